@@ -139,6 +139,12 @@ def test_what_a_worktree_is_on(a_repo: Repo, git: Git) -> None:
     assert read_head(git.common_dir) is None
 
 
+def test_the_head_of_a_repository_with_reftables_is_for_git_to_say(a_repo: Repo, git: Git) -> None:
+    """Its HEAD is no file that says anything: git writes the name of no branch into it."""
+    (a_repo.path / ".git/HEAD").write_text("ref: refs/heads/.invalid\n")
+    assert read_head(git.common_dir) is None
+
+
 def _beside(repo: Repo, *words: str) -> str:
     return repo.git("worktree", "add", "-q", *words)
 

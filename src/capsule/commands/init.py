@@ -29,9 +29,9 @@ from capsule.project import Project, open_project, open_tracker
 from capsule.settings import PROJECT_TOML
 from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, write_atomically
+from capsule.system.git import EXCLUDED
 from capsule.wiring import new_backlog_file
 from capsule.workspaces.checkouts import leads_astray
-from capsule.workspaces.repository import EXCLUDED
 from capsule.workspaces.state_store import GitStateStore, Rewrite
 
 BACKLOG = "BACKLOG.yaml"

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from capsule.core.item import check_id
-from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
+from capsule.system.files import NotRegular, TooLarge, head_bytes, read_regular, sweep_temps, write_atomically
+from capsule.system.folders import remove_tree
 
 LARGEST_TEXT = 64 * 1024 * 1024
 LARGEST_RESULT = 4 * 1024 * 1024
+_LONGEST_STEP = 4096
 _COMPLETE = "summary.md"
 """Written last: an archive that has it is a whole one."""
 _UNFINISHED = ".unfinished"
@@ -33,7 +35,7 @@ class LogFolders:
         self._redact = redact
 
     def folder(self, mission: str) -> Path:
-        """The working folder, whether it is there or not."""
+        """Return the working folder, whether it is there or not."""
         return self._home / "missions" / check_id(mission)
 
     def working_folder(self, mission: str) -> Path:
@@ -50,7 +52,7 @@ class LogFolders:
     def text(self, mission: str, name: str) -> str:
         try:
             return read_regular(self.folder(mission) / name, LARGEST_TEXT).decode(errors="replace")
-        except (NotRegular, TooLarge, OSError):
+        except OSError:
             return ""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
@@ -58,7 +60,7 @@ class LogFolders:
         if dry:
             return path
         _make_folder(path.parent)
-        _remove(path)
+        remove_tree(path)
         return path
 
     def take_result(self, item: str, phase: str) -> bytes | str | None:
@@ -70,11 +72,12 @@ class LogFolders:
         except OSError:
             return None
         finally:
-            _remove(path)
+            remove_tree(path)
 
     def store(self, mission: str, logs: Mapping[str, str], step: str = "") -> Path:
         place = self._home / "logs" / check_id(mission)
-        if (place / _COMPLETE).exists() and not _is_ours(place, step):
+        again = (place / _UNFINISHED).exists() or (step and head_bytes(place / _STEP, _LONGEST_STEP) == step.encode())
+        if (place / _COMPLETE).exists() and not again:
             _move_aside(place)
         _make_folder(place.parent)
         _make_folder(place)
@@ -99,10 +102,10 @@ class LogFolders:
         return [file for file in found if file.is_file() and not file.is_symlink()]
 
     def drop_working_folder(self, mission: str) -> None:
-        """Only now is the archive finished: a repetition of the step before this writes the same one again."""
+        """Remove it: only now is the archive finished, and the step before, repeated, writes another one."""
         folder = self.folder(mission)
         if os.path.lexists(folder) and not folder.parent.is_symlink():
-            _remove(folder)
+            remove_tree(folder)
         (self._home / "logs" / check_id(mission) / _UNFINISHED).unlink(missing_ok=True)
 
     def _result(self, item: str, phase: str) -> Path:
@@ -110,7 +113,7 @@ class LogFolders:
 
 
 def _make_folder(place: Path) -> None:
-    """An agent can put a file or a link where our folder was: it is moved into the folder that takes its place."""
+    """Make a folder of ours; a file or a link that an agent put there is moved into it."""
     if place.is_dir() and not place.is_symlink():
         return
     aside = place.with_name(f"{place.name}.{_FOUND}")
@@ -121,13 +124,8 @@ def _make_folder(place: Path) -> None:
         aside.rename(place / _FOUND)
 
 
-def _is_ours(place: Path, step: str) -> bool:
-    made_by = place / _STEP
-    return (place / _UNFINISHED).exists() or (bool(step) and made_by.exists() and made_by.read_text() == step)
-
-
 def _move_aside(place: Path) -> None:
-    """An earlier archive of the same item becomes `<id>/1/`, `<id>/2/`, ...: never deleted."""
+    """Move an earlier archive of the same item to `<id>/1/`, `<id>/2/`, ...: never deleted."""
     numbers = [int(child.name) for child in place.iterdir() if child.name.isdigit() and child.is_dir()]
     older = place / str(max(numbers, default=0) + 1)
     older.mkdir()
@@ -136,7 +134,7 @@ def _move_aside(place: Path) -> None:
 
 
 def _copy_outputs(outputs: Sequence[Path], target: Path) -> None:
-    """Hard links where the file system allows it: a gigabyte of output is not written twice."""
+    """Make hard links where the file system allows it: a gigabyte of output is not written twice."""
     target.mkdir(exist_ok=True)
     for file in outputs:
         kept = target / file.name
@@ -146,11 +144,3 @@ def _copy_outputs(outputs: Sequence[Path], target: Path) -> None:
             os.link(file, kept)
         except OSError:
             shutil.copy2(file, kept, follow_symlinks=False)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file, a link, a pipe or a folder."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_outcome_per_step ON events (stream, key) W
 CREATE TABLE IF NOT EXISTS claims (stream TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
 """
 _NEWEST_SCHEMA = 1
+_CLAIM = "INSERT INTO claims VALUES (?, 1) ON CONFLICT (stream) DO UPDATE SET epoch = epoch + 1"
 _OPEN_RUN = """
 SELECT data FROM events WHERE stream = ? AND seq > COALESCE(
     (SELECT MAX(seq) FROM events WHERE stream = ? AND kind = 'run_ended'), 0) ORDER BY seq
@@ -64,8 +65,11 @@ class SqliteJournal(Journal):
                 f"{name} is running{f' (pid {pid})' if pid else ''}.", f"{watch}, or stop it first."
             ) from None
         try:
-            self._epochs[stream] = self._next_epoch(stream)
-            yield self._epochs[stream]
+            with self._transaction() as db:
+                db.execute(_CLAIM, (stream,))
+                epoch = int(db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()[0])
+            self._epochs[stream] = epoch
+            yield epoch
         finally:
             self._epochs.pop(stream, None)
             lock.release()
@@ -88,7 +92,7 @@ class SqliteJournal(Journal):
             return 0
 
     def running(self, stream: str) -> int | None:
-        """The same for a process that is to be signalled: raise LockHeld where it cannot be named from here."""
+        """Return who holds a stream, to be signalled; raise LockHeld where it cannot be named from here."""
         return holder(self.lock_path(stream))
 
     def once(
@@ -118,7 +122,7 @@ class SqliteJournal(Journal):
                 self._write(db, *beside)
 
     def _write(self, db: sqlite3.Connection, stream: str, event: Event) -> None:
-        """Fails, and the transaction with it, where the claim is not, or no longer, ours."""
+        """Write an event; fail, and the transaction with it, where the claim is not, or no longer, ours."""
         event = self._redact(event)
         row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
         if row is None or row[0] != self._epochs.get(stream):
@@ -196,14 +200,6 @@ class SqliteJournal(Journal):
         if version < _NEWEST_SCHEMA or not _has_tables(db):
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
 
-    def _next_epoch(self, stream: str) -> int:
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO claims VALUES (?, 1) ON CONFLICT (stream) DO UPDATE SET epoch = epoch + 1", (stream,)
-            )
-            row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
-        return int(row[0])
-
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         db = self._db()
@@ -219,7 +215,7 @@ class SqliteJournal(Journal):
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:
-    """A writer that died early, or a `touch`, leaves a database with nothing in it."""
+    """Tell whether it is a journal: a writer that died early, or a `touch`, leaves a database with nothing in it."""
     found = db.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('events', 'claims')").fetchone()
     return bool(found[0] == 2)
 

@@ -10,7 +10,6 @@ Whether somebody holds a stream is asked before its events are read: what was wr
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ from capsule.core.history import (
     Presence,
     RunSummary,
 )
+from capsule.system.files import open_regular
 from capsule.system.supervisor import parent_of
 
 MOST_DOINGS = 8
@@ -55,21 +55,19 @@ class Watch:
         self._at_rest: dict[str, MissionSummary | RunSummary] = {}
 
     def look(self, now: str) -> Board:
-        for stream in self._worth_a_look():
-            self._catch_up(stream)
+        version = self._journal.version()
+        if version != self._version:
+            self._version, self._epochs = version, dict(self._journal.epochs())
+        for stream, epoch in self._epochs.items():
+            if stream in self._held or self._seen.get(stream) != epoch:
+                self._catch_up(stream, epoch)
         known = [name for name, history in self._histories.items() if history.began]
         summaries = [self._summary(name, now) for name in known]
         missions = [each for each in summaries if isinstance(each, MissionSummary)]
         return gather_board(missions, [each for each in summaries if isinstance(each, RunSummary)], now)
 
-    def _worth_a_look(self) -> list[str]:
-        version = self._journal.version()
-        if version != self._version:
-            self._version, self._epochs = version, dict(self._journal.epochs())
-        return [name for name, epoch in self._epochs.items() if name in self._held or self._seen.get(name) != epoch]
-
-    def _catch_up(self, stream: str) -> None:
-        epoch, pid = self._epochs[stream], self._journal.holder(stream)
+    def _catch_up(self, stream: str, epoch: int) -> None:
+        pid = self._journal.holder(stream)
         for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
             self._read[stream] = seq
             new = MissionHistory(most=MOST_ATTEMPTS) if is_mission(stream) else RunSummary(stream=stream)
@@ -120,37 +118,30 @@ class LiveTail:
     def look(self, pid: int, started_by: int = 0) -> Presence:
         for line in self._new_lines():
             try:
-                self._note(_ROW.decode(line))
+                row = _ROW.decode(line)
             except (msgspec.MsgspecError, RecursionError):  # an agent may write there too
                 continue
+            if row.activity:
+                self._doing, self._at = (*self._doing, row.activity[:LONGEST])[-MOST_DOINGS:], row.at.isoformat()
+            elif row.event == "step_begun":
+                self._doing, self._at = (), ""  # a phase that begins has done nothing yet
         return Presence(pid, self._doing, self._at, started_by)
 
-    def _note(self, row: _Row) -> None:
-        """A phase that begins has done nothing yet."""
-        if row.activity:
-            self._doing, self._at = (*self._doing, row.activity[:LONGEST]), row.at.isoformat()
-            self._doing = self._doing[-MOST_DOINGS:]
-        elif row.event == "step_begun":
-            self._doing, self._at = (), ""
-
     def _new_lines(self) -> list[bytes]:
+        """Read whole lines only: of a long file that was never looked at, the end; of a new one in its place, all."""
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = open_regular(self._path, os.O_RDONLY)
         except OSError:
             return []
         try:
-            return self._read_on(fd) if stat.S_ISREG(os.fstat(fd).st_mode) else []
+            status = os.fstat(fd)
+            file = (status.st_dev, status.st_ino)
+            if file != self._file or status.st_size < self._offset:
+                self._file, self._offset = file, 0
+            self._offset = max(self._offset, status.st_size - _LONGEST_PIECE)
+            piece = os.pread(fd, status.st_size - self._offset, self._offset)
         finally:
             os.close(fd)
-
-    def _read_on(self, fd: int) -> list[bytes]:
-        """Whole lines only. Of a long one that was never looked at, the end; of one that is new in its place, all."""
-        status = os.fstat(fd)
-        file = (status.st_dev, status.st_ino)
-        if file != self._file or status.st_size < self._offset:
-            self._file, self._offset = file, 0
-        self._offset = max(self._offset, status.st_size - _LONGEST_PIECE)
-        piece = os.pread(fd, status.st_size - self._offset, self._offset)
         whole = piece[: piece.rfind(b"\n") + 1]
         self._offset += len(whole)
         return whole.splitlines()

@@ -42,33 +42,31 @@ _KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
 
 def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
     """Return variables known to be needed and harmless, and those that `passes` names (AWS_* is a pattern)."""
-    asked = tuple(passes)
-    found = {
-        name: value
-        for name, value in _for_others(env).items()
-        if _named(name, asked) or (_named(name, _KNOWN) and not _withheld(name, value))
-    }
-    return found | git_environment.given(env, lambda name: _named(name, asked))
+    return _chosen(env, tuple(passes), _KNOWN)
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
     """Return everything but what looks like a secret, unless `passes` names it."""
-    asked = tuple(passes)
-    found = {
-        name: value for name, value in _for_others(env).items() if _named(name, asked) or not _withheld(name, value)
-    }
-    return found | git_environment.given(env, lambda name: _named(name, asked))
+    return _chosen(env, tuple(passes), ("*",))
 
 
-def _for_others(env: Mapping[str, str]) -> dict[str, str]:
-    """Drop our own variables and relative entries of PATH: a repository may bring a `git` of its own.
+def _chosen(env: Mapping[str, str], asked: tuple[str, ...], known: tuple[str, ...]) -> dict[str, str]:
+    """Return what is asked for, and what is known and no secret.
 
-    Numbered git settings are chosen one by one, and come on top.
+    Our own variables go, and so do relative entries of PATH: a repository may bring a `git` of its own. Numbered git
+    settings are chosen one by one, and come on top.
     """
     theirs = git_environment.for_others(env)
-    path = {"PATH": git_environment.absolute_entries(theirs["PATH"])} if "PATH" in theirs else {}
-    chosen = (name for name in theirs if not name.startswith(OURS) and not git_environment.is_numbered(name))
-    return {name: theirs[name] for name in chosen} | path
+    if "PATH" in theirs:
+        theirs["PATH"] = git_environment.absolute_entries(theirs["PATH"])
+    found = {
+        name: value
+        for name, value in theirs.items()
+        if not name.startswith(OURS)
+        and not git_environment.is_numbered(name)
+        and (_named(name, asked) or (_named(name, known) and not _withheld(name, value)))
+    }
+    return found | git_environment.given(env, lambda name: _named(name, asked))
 
 
 def _withheld(name: str, value: str) -> bool:

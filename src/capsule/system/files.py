@@ -84,7 +84,7 @@ def append_line(path: Path, line: str) -> None:
     if "\n" in line:
         raise ValueError(f"one line was expected, not {line.count(chr(10)) + 1}")
     try:
-        fd = _open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        fd = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -117,7 +117,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def _read(path: Path, limit: int, *, from_end: bool = False) -> bytes:
     """Read without a file object, which would take four more system calls: a mission reads a thousand small files."""
-    fd = _open_regular(path, os.O_RDONLY)
+    fd = open_regular(path, os.O_RDONLY)
     try:
         if from_end:
             os.lseek(fd, max(0, os.fstat(fd).st_size - limit), os.SEEK_SET)
@@ -166,7 +166,7 @@ def _write_all(fd: int, content: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _open_regular(path: Path, flags: int) -> int:
+def open_regular(path: Path, flags: int) -> int:
     """Open a regular file without following a link or waiting for the other end of a FIFO."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

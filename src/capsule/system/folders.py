@@ -55,6 +55,14 @@ def make_own_folder(folder: Path) -> None:
         folder.mkdir(parents=True)
 
 
+def make_private_folder(folder: Path) -> bool:
+    """Make a folder in one that others can write to; return whether what stands there is ours alone."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
 def make_writable(path: Path) -> None:
     """Open this folder, and every folder below it, to ourselves."""
     folders = [path]

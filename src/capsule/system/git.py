@@ -25,20 +25,19 @@ import select
 import subprocess
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing, Refused
 from capsule.system import git_directory, git_environment, git_locks
-from capsule.system.files import read_regular, sweep_temps, write_atomically
+from capsule.system.files import head_bytes, sweep_temps, write_atomically
 from capsule.system.git_objects import (
     ABSENT,
     Checkout,
     Commit,
     Difference,
     Identity,
-    Object,
     ObjectReader,
     ObjectWriter,
     RefMove,
@@ -65,18 +64,17 @@ _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
+_read = partial(head_bytes, limit=64 * 1024 * 1024)
 _CHECKOUT = "checkout"
 """Where the main worktree is, for whoever comes from a linked one: git keeps no note of it."""
-_LONGEST_PATH = 8192
 _MANY_FOLDERS = 300
 """To look into more of them, a process of its own is quicker."""
 _MANY_COMMITS = 100
 _WHOLE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FALSE = ("false", "no", "off", "0", "")
 _NO_NAMES = {b"", b".", b"..", b".git"}
-_IGNORED_BY_US = (
-    b"/worklog.md\n/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
-)
+EXCLUDED = ("/.capsule/*", "!/.capsule/config.yaml", "!/.capsule/workflows/", "!/.capsule/prompts/", "/worklog.md")
+"""Patterns for what Capsule puts into a project."""
 
 
 class GitFailed(CapsuleError):
@@ -126,16 +124,19 @@ class Git:
 
     @classmethod
     def find(cls, start: Path) -> Git:
-        """The repository that `start` lies in. `core.bare` and `core.worktree`, which an agent can set, have no say."""
+        """Find the repository around `start`; `core.bare` and `core.worktree`, which an agent can set, have no say."""
         told = _tell(start, "--git-common-dir", "--absolute-git-dir", "--show-object-format")
         common_dir, git_dir, object_format = Path(told[0]), Path(told[1]), told[2]
         if told[0] == INSIDE_A_SANDBOX:
             hint = "Run it outside: a phase can change files here, and commit them."
             raise Refused("The repository cannot be reached from inside a phase: nothing was changed.", hint)
-        if private := _PRIVATE.fullmatch(told[0]):
-            return cls.find(_checkout_of(start, Path(private[1])))
+        if private := _PRIVATE.fullmatch(told[0]):  # a mission's place, with a git directory of its own
+            place = Path(_tell(start, "--show-toplevel")[0])
+            ours = place.parts[-3:-1] == (".capsule", "worktrees")
+            return cls.find(place.parents[2] if ours else Path(private[1]))
         top = git_directory.checkout_around(start, git_dir)
-        bare = _is_bare(common_dir)
+        # A main worktree has an index, from its first commit on, whatever the settings say.
+        bare = not (common_dir / "index").exists() and _setting(common_dir, "core.bare") == "true"
         if top is None or (bare and git_dir == common_dir):
             raise _bare(start, common_dir)
         if git_dir == common_dir:
@@ -143,7 +144,10 @@ class Git:
         if bare:
             root = git_directory.project_worktree(common_dir, top)
             return cls(root, common_dir, object_format, git_dir=git_directory.entry_of(root, common_dir) or git_dir)
-        root_found = git_directory.main_worktree(common_dir, top, _guesses(common_dir))
+        # Noted by us, or set as git does for a submodule.
+        noted = os.fsdecode(_read(common_dir / "capsule" / _CHECKOUT)), _setting(common_dir, "core.worktree")
+        guesses = [Path(os.path.normpath(common_dir / each)) for each in noted if each]
+        root_found = git_directory.main_worktree(common_dir, top, guesses)
         if root_found is None:
             hint = "Name it with --project-dir; missions are kept there."
             raise NotARepository(f"Git does not know where the main worktree of {common_dir} is.", hint)
@@ -161,7 +165,7 @@ class Git:
         ok: Sequence[int] = (0,),
         umask: int = -1,
     ) -> GitResult:
-        """A command about files, trees and commits, by id. `umask`: for files that are not our own."""
+        """Run a command about files, trees and commits, by id. `umask`: for files that are not our own."""
         place = worktree or self.root
         environment = self._content_environment | {"GIT_WORK_TREE": str(place)} | dict(env or {})
         if index is not None:
@@ -176,7 +180,7 @@ class Git:
         ok: Sequence[int] = (0,),
         umask: int | None = None,
     ) -> GitResult:
-        """A command about refs and worktrees, seen from the main worktree or from another one's git directory.
+        """Run a command about refs and worktrees, seen from the main worktree or from another one's git directory.
 
         What it writes is the user's, by their umask, unless another `umask` is given.
         """
@@ -188,7 +192,7 @@ class Git:
 
     @cached_property
     def identity(self) -> Identity:
-        """Whom the user's commits are by; never guessed from the name of the machine."""
+        """Return whom the user's commits are by; never guessed from the name of the machine."""
         environment = git_environment.as_the_user([("user.useConfigOnly", "true")])
         environment |= {"GIT_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
         answer = _spawn(("var", "GIT_COMMITTER_IDENT"), environment, self.root)
@@ -201,23 +205,17 @@ class Git:
     # Refs
 
     def resolve(self, name: str, git_dir: Path | None = None) -> str:
-        """The commit that a branch, a tag or an id means; '' if there is none."""
-        plain = self._plainly(name, git_dir)
+        """Return the commit that a branch, a tag or an id means; '' if there is none."""
+        at = git_directory.read_head(git_dir or self.git_dir) if name == "HEAD" else name
+        plain = at if not at or _WHOLE.fullmatch(at) else git_directory.read_ref(self.common_dir, at)
         if plain and self._reader.kinds([plain]) == ["commit"]:
             return plain
         command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         answer = self.repository(*command, git_dir=git_dir, ok=(0, 1, 128))
         return "" if answer.code else answer.out.decode().strip()
 
-    def _plainly(self, name: str, git_dir: Path | None) -> str:
-        """The id that a name stands for by a look at a file; '' where git is to say."""
-        if _WHOLE.fullmatch(name):
-            return name
-        at = git_directory.read_head(git_dir or self.git_dir) if name == "HEAD" else name
-        return (at if _WHOLE.fullmatch(at) else git_directory.read_ref(self.common_dir, at) or "") if at else ""
-
     def refs(self, *patterns: str) -> dict[str, str]:
-        """Each ref that is one of these or lies below one, and what it points to."""
+        """Return each ref that is one of these or lies below one, and what it points to."""
         read = git_directory.read_refs(self.common_dir, patterns)
         if read is not None:
             return read
@@ -229,12 +227,12 @@ class Git:
         return self.refs(name).get(name, "")
 
     def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
-        """All of them or none."""
+        """Move all of these refs or none."""
         lines = b"".join(as_instruction(move) for move in moves)
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
     def checked_out(self, git_dir: Path | None = None) -> str:
-        """The branch that the main checkout is on, or the one whose git directory is given; '' where HEAD is detached.
+        """Return the branch of the main checkout, or of one whose git directory is given; '' where HEAD is detached.
 
         It may have no commit yet.
         """
@@ -245,19 +243,19 @@ class Git:
         return at.removeprefix("refs/heads/") if at.startswith("refs/") else ""
 
     def checkouts(self) -> list[Checkout]:
-        """The main worktree first, unless the repository is bare, then the linked ones."""
+        """List the main worktree first, unless the repository is bare, then the linked ones."""
         read = git_directory.read_checkouts(self.common_dir, self._main)
         return self._list_worktrees() if read is None else read
+
+    def _list_worktrees(self) -> list[Checkout]:
+        """Ask git, which names of the main worktree the git directory itself where that lies elsewhere."""
+        records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
+        main, *linked = (read_checkout(record) for record in records if record)
+        return [*([main._replace(path=self._main)] if self._main else []), *linked]
 
     @property
     def _main(self) -> Path | None:
         return self.root if self.git_dir == self.common_dir else None
-
-    def _list_worktrees(self) -> list[Checkout]:
-        """Of the main worktree git names the git directory itself where that lies elsewhere."""
-        records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
-        main, *linked = (read_checkout(record) for record in records if record)
-        return [*([main._replace(path=self._main)] if self._main else []), *linked]
 
     # Commits
 
@@ -270,25 +268,25 @@ class Git:
     def commit_tree(
         self, tree: str, parents: Sequence[str], message: str, *, by: Identity, date: str, author: Commit | None = None
     ) -> str:
-        """A commit that nothing points to yet: the same arguments give the same commit."""
+        """Make a commit that nothing points to yet: the same arguments give the same commit."""
         named = (author.author, author.author_date) if author else (by, date)
         people = {"author": (*named[0], named[1]), "committer": (*by, date)}
         given = message.encode(errors="surrogateescape")
         content = commit_content(tree, parents, people, given)
         whole = content and self._reader.kinds([tree, *parents]) == ["tree", *("commit" for _ in parents)]
-        commit = (self._written("commit", content) if content and whole else "") or self._commit_tree(
-            tree, parents, given, people
-        )
+        commit = self._written("commit", content) if content and whole else ""
+        commit = commit or self._commit_tree(tree, parents, given, people)
         self._made[commit] = tree
         return commit
 
     def _commit_tree(
         self, tree: str, parents: Sequence[str], message: bytes, people: Mapping[str, tuple[str, str, str]]
     ) -> str:
-        env = [git_environment.signed(*person, role.upper()) for role, person in people.items()]
-        given = [word for parent in parents for word in ("-p", parent)]
-        answer = self.content("commit-tree", *given, tree, env={**env[0], **env[1]}, input=message)
-        return answer.out.decode().strip()
+        facts = ("NAME", "EMAIL", "DATE")
+        told = [(role, *pair) for role, person in people.items() for pair in zip(facts, person, strict=True)]
+        env = {f"GIT_{role.upper()}_{fact}": value for role, fact, value in told}
+        above = [word for parent in parents for word in ("-p", parent)]
+        return self.content("commit-tree", *above, tree, env=env, input=message).out.decode().strip()
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         near = older == newer or self._is_near(older, newer)
@@ -301,14 +299,14 @@ class Git:
         return False
 
     def commits_since(self, base: str, *tips: str) -> list[Commit] | None:
-        """All that the tips have and the base lacks, newest first; None where only git can tell which these are."""
+        """List what the tips have and the base lacks, newest first; None where only git can tell which these are."""
         with contextlib.suppress(LookupError):
             found = [commit for level in self._back_to(base, tips) for commit in level]
             return found if all(commit.parents for commit in found) else None
         return None
 
     def _back_to(self, base: str, tips: Sequence[str]) -> Iterator[list[Commit]]:
-        """Commits from the tips backwards, not beyond the base; LookupError where the way is long or not to be seen."""
+        """Yield commits from the tips back to the base; LookupError where the way is long or not to be seen."""
         if (self.common_dir / "shallow").exists():
             raise LookupError
         seen: set[str] = {base}
@@ -325,36 +323,32 @@ class Git:
             level = [*dict.fromkeys(p for commit in commits for p in commit.parents if p not in seen)]
 
     def merge_base(self, one: str, other: str) -> str:
-        """The newest commit both have; '' where their histories never met."""
+        """Return the newest commit both have; '' where their histories never met."""
         return self.content("merge-base", one, other, ok=(0, 1)).out.decode().strip()
 
     def merge_trees(self, ours: str, theirs: str, called: str = "") -> tuple[str, tuple[str, ...]]:
-        """The tree that merging two commits gives, and the paths in conflict, which hold markers in it.
+        """Return the tree that merging two commits gives, and the paths in conflict, which hold markers in it.
 
         Markers tell the id of `theirs`, unless it is `called` something: then the same conflict gives the same file.
         """
         if self._is_near(ours, theirs):
             return self.tree_in(theirs), ()
-        if not called:
-            return self._merge_trees(ours, theirs)
+        command = ("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z")
         ref = f"refs/heads/{called}"  # in the git directory of our own, and for as long as this takes
-        self.content("update-ref", ref, theirs)
+        if called:
+            self.content("update-ref", ref, theirs)
         try:
-            return self._merge_trees(ours, called)
+            answer = self.content(*command, ours, called or theirs, ok=(0, 1))
         finally:
-            self.content("update-ref", "-d", ref)
-
-    def _merge_trees(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
-        answer = self.content(
-            "merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", ours, theirs, ok=(0, 1)
-        )
+            if called:
+                self.content("update-ref", "-d", ref)
         tree, *conflicts = answer.out.rstrip(b"\0").split(b"\0")
         return tree.decode(), tuple(dict.fromkeys(shown(path) for path in conflicts if path))
 
     # Trees and files
 
     def list_tree(self, tree: str, *, recursive: bool = False) -> list[TreeEntry]:
-        """The rows of one folder, which are remembered, or every file below it, of which only the last list is kept."""
+        """List one folder, which is remembered, or every file below it, of which only the last list is kept."""
         if recursive:
             if self._files[0] != tree:
                 self._files = (tree, self._files_below(tree))
@@ -380,18 +374,14 @@ class Git:
     def _fetch_folders(self, folders: Iterable[str]) -> None:
         unknown = [oid for oid in dict.fromkeys(folders) if oid not in self._folders]
         for oid, found in zip(unknown, self._reader.read(unknown), strict=True):
+            rows: list[TreeEntry] = []
             if found and found.kind == "commit":
                 self._commits[oid] = read_commit(found.content)
-                self._folders[oid] = self.list_tree(oid)
-            else:
-                self._folders[oid] = self._rows_of(oid, found) or self._list_tree(oid)
-
-    @staticmethod
-    def _rows_of(tree: str, found: Object | None) -> list[TreeEntry]:
-        """Nothing where it is no tree, or a damaged one: git says what is wrong with it."""
-        with contextlib.suppress(ValueError):
-            return [*read_tree(found.content, len(tree) // 2)] if found and found.kind == "tree" else []
-        return []
+                rows = self.list_tree(oid)
+            elif found and found.kind == "tree":
+                with contextlib.suppress(ValueError):  # a damaged one: git says what is wrong with it
+                    rows = [*read_tree(found.content, len(oid) // 2)]
+            self._folders[oid] = rows or self._list_tree(oid)
 
     def _list_tree(self, *args: str) -> list[TreeEntry]:
         rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
@@ -420,7 +410,7 @@ class Git:
         return tree
 
     def write_blob(self, content: bytes, path: str = "") -> str:
-        """These bytes as they are, or as the user's filters and line endings make a file of them at this path."""
+        """Store these bytes as they are, or as the user's filters and line endings make a file of them at this path."""
         how = ("--path", path) if path and self.converts([os.fsencode(path)], self.root) else ("--no-filters",)
         written = self._written("blob", content) if how == ("--no-filters",) else ""
         return written or self.content("hash-object", "-w", "--stdin", *how, input=content).out.decode().strip()
@@ -448,20 +438,26 @@ class Git:
         general = git_environment.attributes_of_the_user(), self.capsule_dir / "git/info/attributes"
         return any(os.path.lexists(file) for file in (*general, *(folder / ".gitattributes" for folder in around)))
 
+    def ignored(self, paths: Iterable[bytes], worktree: Path | None = None) -> set[bytes]:
+        """Return those of these paths that git ignores, whether they are tracked or not."""
+        asked = b"\0".join(paths)
+        command = ("check-ignore", "-z", "--stdin", "--no-index")
+        return {*self.content(*command, worktree=worktree, input=asked, ok=(0, 1)).out.split(b"\0")} if asked else set()
+
     def tree_of(self, oid: str) -> str:
-        """The tree of a commit we have read or made; any other id as it is."""
+        """Return the tree of a commit we have read or made; any other id as it is."""
         known = self._commits.get(oid)
         return known.tree if known else self._made.get(oid, oid)
 
     def tree_in(self, oid: str) -> str:
-        """The tree of a commit, which is read where we do not know it yet; a tree is its own."""
+        """Return the tree of a commit, which is read where we do not know it yet; a tree is its own."""
         known = self.tree_of(oid)
         if known != oid or oid in self._folders or self._reader.kinds([oid]) == ["tree"]:
             return known
         return self.commit(oid).tree
 
     def differences(self, old: str, new: str) -> list[Difference]:
-        """Between two ids, which cannot change: remembered."""
+        """List what differs between two ids, which cannot change: remembered."""
         between = (self.tree_of(old), self.tree_of(new))
         if between[0] == between[1]:
             return []
@@ -474,7 +470,7 @@ class Git:
         return self._differences[between]
 
     def _compared(self, old: str, new: str) -> list[Difference] | None:
-        """As `git diff-tree -r --raw` tells it; None where too many folders differ."""
+        """Compare as `git diff-tree -r --raw` does; None where too many folders differ."""
         nothing = (ABSENT, "0" * len(old))
         found: list[Difference] = []
         level, folders = [(b"", old, new)], 0
@@ -496,7 +492,7 @@ class Git:
         return sorted(found)
 
     def patch(self, old: str, new: str) -> tuple[list[Difference], bytes]:
-        """The differences, and what they are in the words of `git diff`, without a line of context."""
+        """Return the differences, and what they are in the words of `git diff`, without a line of context."""
         between = (self.tree_of(old), self.tree_of(new))
         patch = self._diff(between, *_PATCH)
         return self._differences[between], patch
@@ -507,7 +503,7 @@ class Git:
         return rest
 
     def read_file(self, tree: str, path: str) -> bytes | None:
-        """The content of a file in a tree or commit; None where there is no such file."""
+        """Return the content of a file in a tree or commit; None where there is no such file."""
         with contextlib.suppress(GitFailed):
             entry = self.entry_at(tree, os.fsencode(path)) if tree else None
             return self._object("blob", entry.oid) if entry and entry.kind == "blob" else None
@@ -519,7 +515,7 @@ class Git:
     # Locks
 
     def clear_locks(self, locks: Iterable[Path], worktree: Path) -> None:
-        """Takes away what a killed git left, unless a git is at work in that worktree."""
+        """Take away what a killed git left, unless a git is at work in that worktree."""
         for lock in locks:
             git_locks.clear_if_stale(lock, self.common_dir, [worktree], older_than=0)
 
@@ -539,14 +535,30 @@ class Git:
         return found.content if found and found.kind == kind else self.content("cat-file", kind, oid).out
 
     def _written(self, kind: str, content: bytes) -> str:
-        """The id of an object that is there by now; '' where git has to write it."""
+        """Write an object and return its id; '' where git has to write it."""
         return self._writer.write(kind, content) or "" if self._writer else ""
 
     @cached_property
     def _reader(self) -> ObjectReader:
-        """Closed when we are no more, so it must not keep us."""
+        """Make the reader that is closed when we are no more, so it must not keep us."""
         us = weakref.ref(self)
-        reader = ObjectReader(lambda: _start_reader(us()), TIMEOUT)
+
+        def start() -> subprocess.Popen[bytes]:
+            git = us()
+            assert git is not None  # it is at work on a question
+            environment, pipe = git._content_environment, subprocess.PIPE
+            return subprocess.Popen(
+                [_program(environment.get("PATH", os.defpath)), "cat-file", "--batch-command"],
+                env=environment,
+                cwd="/",
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                process_group=0,
+            )
+
+        reader = ObjectReader(start, TIMEOUT)
         weakref.finalize(self, reader.close)
         return reader
 
@@ -556,7 +568,7 @@ class Git:
 
     @cached_property
     def _writer(self) -> ObjectWriter | None:
-        """None where objects are to be readable by others than the umask says: git knows by whom."""
+        """Return None where objects are to be readable by others than the umask says: git knows by whom."""
         return None if any(key.lower() == "core.sharedrepository" for key, _ in self._kept) else self._names
 
     @cached_property
@@ -574,7 +586,7 @@ class Git:
 
     @cached_property
     def _kept(self) -> list[git_environment.Setting]:
-        """The user's settings about content, with our own git directory made where there is none yet."""
+        """Return the user's settings about content; make our own git directory where there is none yet."""
         own = self.capsule_dir / "git"
         for name in ("refs", "info"):
             (own / name).mkdir(parents=True, exist_ok=True)
@@ -588,12 +600,10 @@ class Git:
         )
         if self._main and self.common_dir != self.root / ".git":
             _write_if_new(self.capsule_dir / _CHECKOUT, os.fsencode(self.root))
-        _write_if_new(own / "info/exclude", _read(self.common_dir / "info/exclude") + b"\n" + _IGNORED_BY_US)
-        return self._kept_settings(own / "settings")
-
-    def _kept_settings(self, file: Path) -> list[git_environment.Setting]:
-        """Taken once: what appears in the repository's settings later may be an agent's."""
-        if not file.exists():
+        ignored = "\n".join(("", *EXCLUDED, "/.capsule-*.tmp", "")).encode()
+        _write_if_new(own / "info/exclude", _read(self.common_dir / "info/exclude") + ignored)
+        file = own / "settings"
+        if not file.exists():  # taken once: what appears in the repository's settings later may be an agent's
             environment = git_environment.as_the_user() | {"GIT_DIR": str(self.common_dir)}
             listing = _spawn(("config", "--list", "--includes", "-z"), environment, self.root)
             self._calls += 1
@@ -603,7 +613,7 @@ class Git:
         return git_environment.about_content(file.read_bytes())
 
     def _put_damaged_away(self, oid: str) -> None:
-        """A file that is not the object it is called after keeps git from writing that object anew."""
+        """Put a file away that is not the object it is called after: it keeps git from writing that object anew."""
         file = self.common_dir / "objects" / oid[:2] / oid[2:]
         if file.is_file():
             shelf = self.capsule_dir / "damaged"
@@ -640,7 +650,7 @@ class Git:
 
 
 def _missing(args: Sequence[str], answer: GitResult, environment: Mapping[str, str], cwd: Path) -> str:
-    """The first object that a failed command named, or complained about, and that is not there; '' if all are."""
+    """Return the first object that a failed command named or complained about, and that is not there; '' if all are."""
 
     def kinds(names: Iterable[str]) -> dict[str, str]:
         asked = "".join(f"{name}\n" for name in names).encode()
@@ -656,7 +666,7 @@ def _missing(args: Sequence[str], answer: GitResult, environment: Mapping[str, s
 def _spawn(
     args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None, umask: int = -1
 ) -> GitResult:
-    """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
+    """Run git out of reach of the terminal's Ctrl-C: one that dies half-way is more work than one that ends."""
     try:
         with _readable(given) as stdin:
             process = subprocess.Popen(
@@ -670,7 +680,9 @@ def _spawn(
                 umask=umask,
             )
     except FileNotFoundError as error:
-        raise _cannot_start(cwd) from error
+        if cwd.is_dir():
+            raise PrerequisiteMissing("git is not installed.", _GET_GIT) from error
+        raise GitFailed(f"The folder {cwd} does not exist.") from error
     try:
         out, err = _output_of(process)
     except subprocess.TimeoutExpired as error:
@@ -708,21 +720,6 @@ def _output_of(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return out, err
 
 
-def _start_reader(git: Git | None) -> subprocess.Popen[bytes]:
-    assert git is not None  # it is at work on a question
-    environment = git._content_environment
-    return subprocess.Popen(
-        [_program(environment.get("PATH", os.defpath)), "cat-file", "--batch-command"],
-        env=environment,
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        process_group=0,
-    )
-
-
 def _is_odd(key: str, value: str) -> bool:
     """Tell whether a setting makes a file on disk differ from what is stored; filters need attributes to apply."""
     if key in ("core.symlinks", "core.filemode"):
@@ -731,7 +728,7 @@ def _is_odd(key: str, value: str) -> bool:
 
 
 def _kind_of(was: str, now: str) -> str:
-    """A, M, D or T, by the modes on either side."""
+    """Return A, M, D or T, by the modes on either side."""
     if ABSENT in (was, now):
         return "A" if was == ABSENT else "D"
     return "M" if was[:3] == now[:3] else "T"
@@ -760,7 +757,7 @@ def _readable(given: bytes | None) -> Iterator[int | IO[bytes]]:
 
 @cache
 def _program(path: str) -> str:
-    """Looked for once: by an absolute name nobody can slip another git in, whatever folder we stand in."""
+    """Find git, once: by an absolute name nobody can slip another one in, whatever folder we stand in."""
     folders = filter(None, git_environment.absolute_entries(path).split(os.pathsep))
     found = (
         file for file in (Path(folder, "git") for folder in folders) if os.access(file, os.X_OK) and file.is_file()
@@ -770,14 +767,8 @@ def _program(path: str) -> str:
     raise FileNotFoundError("git")
 
 
-def _cannot_start(cwd: Path) -> CapsuleError:
-    if not cwd.is_dir():
-        return GitFailed(f"The folder {cwd} does not exist.")
-    return PrerequisiteMissing("git is not installed.", _GET_GIT)
-
-
 def check_version() -> None:
-    """Asked before work begins, and where git answers strangely; reading commands do without."""
+    """Refuse a git that is too old; asked before work begins, and where git answers strangely."""
     said = _spawn(("version",), dict(os.environ), Path("/")).out.decode(errors="replace")
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
@@ -786,53 +777,28 @@ def check_version() -> None:
 
 
 def _tell(start: Path, *what: str) -> list[str]:
-    """A path may hold a line break, so that answers cannot be told apart: then they are asked for one by one."""
+    """Ask `rev-parse`: one by one where a path holds a line break, so that answers cannot be told apart."""
     answer = _rev_parse(start, *what)
     lines = os.fsdecode(answer.out).removesuffix("\n").split("\n")
     if not answer.code and len(lines) > len(what):
         return [os.fsdecode(_rev_parse(start, each).out).removesuffix("\n") for each in what]
-    if answer.code or len(lines) != len(what):
-        check_version()
-        raise _no_repository(start, answer)
-    return lines
-
-
-def _checkout_of(start: Path, common_dir: Path) -> Path:
-    """A folder of the repository whose mission has a place here, with a git directory of its own in `.git`'s stead."""
-    place = Path(_tell(start, "--show-toplevel")[0])
-    return place.parents[2] if place.parts[-3:-1] == (".capsule", "worktrees") else common_dir
+    if not answer.code and len(lines) == len(what):
+        return lines
+    check_version()
+    if "not a git repository" in answer.err:
+        raise NotARepository(f"{start} is not in a git repository.", "git init")
+    if "bare repository" in answer.err or "work tree" in answer.err:
+        raise _bare(start, start)
+    raise NotARepository(f"{start}: {_cause(answer)}", f"Find out what git has against it: git -C {start} status")
 
 
 def _rev_parse(start: Path, *what: str) -> GitResult:
     return _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
 
 
-def _is_bare(common_dir: Path) -> bool:
-    """A main worktree has an index, from its first commit on, whatever the settings say."""
-    return not (common_dir / "index").exists() and _setting(common_dir, "core.bare") == "true"
-
-
-def _guesses(common_dir: Path) -> list[Path]:
-    """List where the main worktree may be: noted by us, or set as git does for a submodule."""
-    try:
-        noted = [Path(os.fsdecode(read_regular(common_dir / "capsule" / _CHECKOUT, _LONGEST_PATH)))]
-    except OSError:
-        noted = []
-    told = _setting(common_dir, "core.worktree")
-    return [*noted, *([Path(os.path.normpath(common_dir / told))] if told else [])]
-
-
 def _setting(common_dir: Path, name: str) -> str:
     command = ("config", "--file", str(common_dir / "config"), "--get", name)
     return os.fsdecode(_spawn(command, git_environment.as_the_user(), common_dir).out).removesuffix("\n")
-
-
-def _no_repository(start: Path, answer: GitResult) -> CapsuleError:
-    if "not a git repository" in answer.err:
-        return NotARepository(f"{start} is not in a git repository.", "git init")
-    if "bare repository" in answer.err or "work tree" in answer.err:
-        return _bare(start, start)
-    return NotARepository(f"{start}: {_cause(answer)}", f"Find out what git has against it: git -C {start} status")
 
 
 def _bare(start: Path, git_dir: Path) -> NotARepository:
@@ -844,17 +810,11 @@ def _bare(start: Path, git_dir: Path) -> NotARepository:
 
 
 def _cause(answer: GitResult) -> str:
-    """The line that says why: the first fatal or error one, else the last."""
+    """Return the line that says why: the first fatal or error one, else the last."""
     lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
     cause = (telling or lines[-1:] or [f"exit code {answer.code}"])[0]
     return cause.removeprefix("fatal: ").removeprefix("error: ")
-
-
-def _read(file: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        return file.read_bytes()
-    return b""
 
 
 def _write_if_new(file: Path, content: bytes) -> None:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from capsule.system.files import NotRegular, read_regular
+from capsule.system.files import NotRegular, head_bytes, read_regular
 from capsule.system.git_objects import Checkout
 
 _LONGEST = 8192
@@ -35,13 +35,13 @@ _NAME = re.compile(r"(?!.*(?:\.\.|@\{|/\.|//|\.lock(?:/|$)|\.(?:/|$)))[^\x00-\x2
 
 
 def read_ref(common_dir: Path, name: str) -> str | None:
-    """The id that a ref holds; '' where there is no such ref, and none below that name."""
+    """Return the id that a ref holds; '' where there is no such ref, and none below that name."""
     found = read_refs(common_dir, [name])
     return found.get(name, "") if found is not None and {*found} <= {name} else None
 
 
 def read_refs(common_dir: Path, names: Sequence[str]) -> dict[str, str] | None:
-    """The ids of all refs that are one of these or lie below one, by name."""
+    """Return the ids of all refs that are one of these or lie below one, by name."""
     if not names or not all(_is_plain(name) for name in names) or not (common_dir / "refs/heads").is_dir():
         return None
     loose: dict[str, str] = {}
@@ -61,7 +61,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _read_loose(common_dir: Path, name: str, found: dict[str, str]) -> None:
-    """The id in each file, or the name of another ref; ValueError for anything else.
+    """Read the id in each file, or the name of another ref; ValueError for anything else.
 
     Names that git makes for a moment only are passed over, as git does.
     """
@@ -102,11 +102,12 @@ def read_head(git_dir: Path) -> str | None:
     except OSError:
         return None
     found = _ON_A_BRANCH.fullmatch(content) or _ID.fullmatch(content)
-    return os.fsdecode(found[1]) if found else None
+    at = os.fsdecode(found[1]) if found else ""
+    return at if _NAME.fullmatch(at) else None  # a repository with reftables says `refs/heads/.invalid`
 
 
 def read_checkouts(common_dir: Path, main: Path | None) -> list[Checkout] | None:
-    """The main worktree first, where there is one, then the linked ones, by their paths."""
+    """List the main worktree first, where there is one, then the linked ones, by their paths."""
     entries = common_dir / "worktrees"
     linked = []
     try:
@@ -140,20 +141,20 @@ def leads_to(folder: Path, git_dir: Path) -> bool:
 
 
 def checkout_around(start: Path, git_dir: Path) -> Path | None:
-    """The nearest folder from `start` upwards whose `.git` leads to the git directory."""
+    """Find the nearest folder from `start` upwards whose `.git` leads to the git directory."""
     place = Path(os.path.realpath(start))
     return next((folder for folder in (place, *place.parents) if leads_to(folder, git_dir)), None)
 
 
 def main_worktree(common_dir: Path, inside: Path, guesses: Iterable[Path]) -> Path | None:
-    """The repository's main worktree, seen from a linked one: around it, as guessed, or beside the git directory."""
+    """Find the main worktree, seen from a linked one: around it, as guessed, or beside the git directory."""
     found = checkout_around(inside, common_dir)
     beside = (common_dir.parent,) if common_dir.name == ".git" else ()
     return found or next((guess for guess in (*guesses, *beside) if leads_to(guess, common_dir)), None)
 
 
 def project_worktree(common_dir: Path, inside: Path) -> Path:
-    """The linked worktree whose project a place below its `.capsule` belongs to; else the worktree itself."""
+    """Find the linked worktree whose project a place below its `.capsule` belongs to; else the worktree itself."""
     for folder in inside.parents:
         ours = inside.is_relative_to(folder / ".capsule")
         if ours and entry_of(folder, common_dir):
@@ -162,28 +163,38 @@ def project_worktree(common_dir: Path, inside: Path) -> Path:
 
 
 def entry_of(worktree: Path, common_dir: Path) -> Path | None:
-    """The git directory of a linked worktree of this repository, if it is one."""
+    """Return the git directory of a linked worktree of this repository, if it is one."""
     named = Path(_named_by(worktree))
     return named if named.parent == Path(os.path.realpath(common_dir), "worktrees") else None
 
 
 def as_alternate(objects: Path) -> bytes:
-    """A line of `objects/info/alternates`: quoted as in C, where it would be read as two or as a comment."""
-    path = os.fsencode(objects)
-    if b"\n" not in path and not path.startswith((b'"', b"#")):
-        return path + b"\n"
-    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"' + escaped + b'"\n'
+    """Write a line of `objects/info/alternates`: quoted where it would be read as two or as a comment."""
+    path = str(objects)
+    odd = "\n" in path or path.startswith(('"', "#"))
+    return os.fsencode(quoted(path) if odd else path) + b"\n"
+
+
+def quoted(text: str) -> str:
+    """Quote as in C, which is how git reads its own files."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def pointer_to(git_dir: Path) -> bytes:
+    """Return the content of a `.git` file that names this git directory."""
+    return _POINTER + os.fsencode(git_dir) + b"\n"
+
+
+def pointed_to(dot_git: Path) -> Path | None:
+    """Return the git directory that a `.git` file names; None where it is no such file."""
+    content = head_bytes(dot_git, _LONGEST)
+    told = os.fsdecode(content.removeprefix(_POINTER).rstrip(b"\r\n"))
+    return Path(os.path.normpath(dot_git.parent / told)) if content.startswith(_POINTER) and told else None
 
 
 def _named_by(folder: Path) -> str:
-    """The real path of the git directory that a folder's `.git` is or names; '' where there is none."""
-    dot_git = folder / ".git"
-    if dot_git.is_dir():
-        return os.path.realpath(dot_git)
-    try:
-        content = read_regular(dot_git, _LONGEST)
-    except OSError:
-        return ""
-    told = os.fsdecode(content.removeprefix(_POINTER).rstrip(b"\r\n"))
-    return os.path.realpath(folder / told) if content.startswith(_POINTER) and told else ""
+    """Return the real path of the git directory that a folder's `.git` is or names; '' where there is none."""
+    dot_git = Path(os.path.realpath(folder), ".git")
+    found = dot_git if dot_git.is_dir() else pointed_to(dot_git)
+    return os.path.realpath(found) if found else ""

@@ -15,7 +15,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 Setting = tuple[str, str]
 
@@ -81,12 +80,12 @@ _COMMAND = re.compile(r"filter\..+\.(clean|smudge|process)", re.IGNORECASE | re.
 
 
 def hardened(more: Iterable[Setting] = ()) -> dict[str, str]:
-    """For every command of ours: nobody's settings but the repository's own, and ours on top."""
+    """Return the environment of our commands: no settings but the repository's own, and ours on top."""
     return _clean() | _NO_FILES_OF_THE_USER | as_environment((*more, *HARD))
 
 
 def as_the_user(more: Iterable[Setting] = ()) -> dict[str, str]:
-    """For the few questions about the user: who they are, and what they have set."""
+    """Return the environment of the few questions about the user: who they are, and what they have set."""
     kept = {name: os.environ[name] for name in (*_FILES_OF_THE_USER, *_IDENTITY) if name in os.environ}
     return _clean() | kept | as_environment((*more, *HARD))
 
@@ -100,7 +99,7 @@ def as_environment(settings: Iterable[Setting]) -> dict[str, str]:
 
 
 def about_content(listing: bytes) -> list[Setting]:
-    """The settings worth keeping out of `git config --list -z`; one without a value means true."""
+    """Return the settings worth keeping out of `git config --list -z`; one without a value means true."""
     rows = (row.decode(errors="surrogateescape").partition("\n") for row in listing.split(b"\0") if row)
     return [(key, value if equals else "true") for key, equals, value in rows if re.fullmatch(_CONTENT, key)]
 
@@ -115,11 +114,6 @@ def with_filters_run_in(folder: Path, settings: Iterable[Setting]) -> list[Setti
     return [(key, there + value if value and _COMMAND.fullmatch(key) else value) for key, value in settings]
 
 
-def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
-    """Return whom a commit is by, for one of the roles AUTHOR and COMMITTER."""
-    return {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email, f"GIT_{role}_DATE": date}
-
-
 def attributes_of_the_user() -> Path:
     """Find where git looks for attributes of all repositories unless a setting names another file."""
     home = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
@@ -127,7 +121,7 @@ def attributes_of_the_user() -> Path:
 
 
 def absolute_entries(path: str) -> str:
-    """A search path without `.` and its like: we work in folders where an agent may have put a `git` of its own."""
+    """Take `.` and its like out of a search path: in the folders where we work an agent may have put a `git`."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))  # noqa: PTH117 (a str)
 
 
@@ -164,21 +158,13 @@ _USER_INFO = r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s@]+)@"
 _TOLD = r"(?i)(?:password|token|secret)=([^\s;\"'}]+)"
 
 
-class Carried(NamedTuple):
-    """A setting, and the variable that holds its value."""
-
-    variable: str
-    name: str
-    value: str
-
-
 def given(env: Mapping[str, str], asked: Callable[[str], bool]) -> dict[str, str]:
-    """The numbered settings that others may see, numbered anew."""
-    kept = [each for each in _numbered(env) if asked(each.variable) or _is_harmless(each)]
-    found = {_COUNT: str(len(kept))} if kept else {}
-    for number, each in enumerate(kept):
-        found |= {f"GIT_CONFIG_KEY_{number}": each.name, f"GIT_CONFIG_VALUE_{number}": each.value}
-    return found
+    """Return the numbered settings that others may see, numbered anew."""
+    kept = []
+    for variable, (name, value) in _numbered(env).items():
+        harmless = re.fullmatch(_HARMLESS, name) and not re.search(_USER_INFO, value)
+        kept += [(name, value)] if harmless or asked(variable) else []
+    return as_environment(kept) if kept else {}
 
 
 def is_numbered(name: str) -> bool:
@@ -191,37 +177,28 @@ def may_hold_a_credential(name: str) -> bool:
 
 def secrets_in(env: Mapping[str, str]) -> Iterator[str]:
     """List what is secret in the git settings of an environment: the words alone, not what stands around them."""
-    for _, name, value in (*_numbered(env), *_parameters(env.get("GIT_CONFIG_PARAMETERS", ""))):
+    # As `git -c` passes them on: 'name=value', or 'name'='value' in newer versions.
+    parameters = (word.partition("=")[::2] for word in _words(env.get("GIT_CONFIG_PARAMETERS", "")))
+    for name, value in (*_numbered(env).values(), *parameters):
         for url in re.findall(_USER_INFO, f"{name} {value}"):
             yield url.partition(":")[2] or url
         yield from re.findall(_TOLD, value)
         if _SECRET_KEY.search(name.rpartition(".")[2]):
             header = _HEADER.match(value)
             yield header[1] if header else value
-    yield from _given_to_sshpass(env.get("GIT_SSH_COMMAND", ""))
+    words = _words(env.get("GIT_SSH_COMMAND", ""))
+    if any(word.rpartition("/")[2] == "sshpass" for word in words):
+        pairs = zip(words, [*words[1:], ""], strict=True)
+        yield from (word[2:] or following for word, following in pairs if word.startswith("-p"))
 
 
-def _numbered(env: Mapping[str, str]) -> list[Carried]:
+def _numbered(env: Mapping[str, str]) -> dict[str, Setting]:
+    """Return the settings that travel by number, by the variable that holds the value."""
     count = env.get(_COUNT, "")
     if not (count.isdecimal() and len(count) <= len(str(_MOST))):
-        return []
+        return {}
     pairs = [(f"GIT_CONFIG_VALUE_{number}", f"GIT_CONFIG_KEY_{number}") for number in range(int(count))]
-    return [Carried(value, env[key], env[value]) for value, key in pairs if key in env and value in env]
-
-
-def _parameters(text: str) -> list[Carried]:
-    """As `git -c` passes them on: 'name=value', or 'name'='value' in newer versions."""
-    rows = (word.partition("=") for word in _words(text))
-    return [Carried("GIT_CONFIG_PARAMETERS", name, value) for name, _, value in rows]
-
-
-def _given_to_sshpass(command: str) -> Iterator[str]:
-    words = _words(command)
-    if not any(word.rpartition("/")[2] == "sshpass" for word in words):
-        return
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word.startswith("-p"):
-            yield word[2:] or following
+    return {value: (env[key], env[value]) for value, key in pairs if key in env and value in env}
 
 
 def _words(text: str) -> list[str]:
@@ -229,7 +206,3 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return []
-
-
-def _is_harmless(setting: Carried) -> bool:
-    return bool(re.fullmatch(_HARMLESS, setting.name)) and not re.search(_USER_INFO, setting.value)

@@ -29,13 +29,13 @@ _EXPECTED = (
 
 
 def in_the_way(words: str) -> Path | None:
-    """The lock that a failed command complains about."""
+    """Return the lock that a failed command complains about."""
     found = re.search(_IN_THE_WAY, words)
     return Path(found["path"]) if found else None
 
 
 def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
-    """Waits for a live holder, clears up after a dead one. False: somebody still has it."""
+    """Wait for a live holder, clear up after a dead one; False where somebody still has it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not lock.exists() or clear_if_stale(lock, common_dir, folders):
@@ -45,14 +45,14 @@ def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
 
 
 def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, older_than: float = STALE_AFTER) -> bool:
-    """Removes the lock if nobody can be using it."""
+    """Remove the lock if nobody can be using it."""
     if not os.path.lexists(lock):
         return True
-    if not _is_expected(lock, common_dir) or git_at_work(folders):
+    expected = lock.is_relative_to(common_dir) and re.fullmatch(_EXPECTED, lock.relative_to(common_dir).as_posix())
+    if not expected or git_at_work(folders):
         return False
     try:
-        age = time.time() - lock.lstat().st_mtime
-        if not older_than <= age:
+        if time.time() - lock.lstat().st_mtime < older_than:
             return False
         lock.unlink()
     except FileNotFoundError:
@@ -61,33 +61,18 @@ def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, old
 
 
 def git_at_work(folders: Iterable[Path]) -> bool:
-    """Tell whether a git process stands in one of these folders."""
+    """Tell whether a git process stands in one of these folders; elsewhere than on Linux, whether there is any."""
     if sys.platform != "linux":
-        return _any_git_at_all()
+        # The readers of our own, which stay (`git_objects`), hold no lock.
+        listed = subprocess.run(["ps", "-axo", "args="], capture_output=True, check=False, timeout=10).stdout
+        lines = (line for line in listed.splitlines() if line.strip() and b"--batch-command" not in line)
+        return any(os.path.basename(line.split()[0]).startswith(b"git") for line in lines)  # noqa: PTH119 (bytes)
     places = tuple(folders)
-    return any(_stands_in(cwd, places) for cwd in _folders_of_gits())
-
-
-def _is_expected(lock: Path, common_dir: Path) -> bool:
-    with contextlib.suppress(ValueError):
-        return re.fullmatch(_EXPECTED, lock.relative_to(common_dir).as_posix()) is not None
-    return False
-
-
-def _folders_of_gits() -> Iterable[Path]:
     for process in Path("/proc").iterdir():
         # A process that ended, or is another user's, has no say in our repository.
         with contextlib.suppress(OSError):
             if process.name.isdecimal() and (process / "comm").read_bytes().startswith(b"git"):
-                yield (process / "cwd").readlink()
-
-
-def _stands_in(cwd: Path, folders: tuple[Path, ...]) -> bool:
-    return any(cwd.is_relative_to(folder) for folder in folders)
-
-
-def _any_git_at_all() -> bool:
-    """The readers of our own, which stay (`git_objects`), hold no lock."""
-    listed = subprocess.run(["ps", "-axo", "args="], capture_output=True, check=False, timeout=10).stdout.splitlines()
-    programs = (line.split()[0] for line in listed if line.strip() and b"--batch-command" not in line)
-    return any(os.path.basename(program).startswith(b"git") for program in programs)  # noqa: PTH119 (bytes)
+                cwd = (process / "cwd").readlink()
+                if any(cwd.is_relative_to(folder) for folder in places):
+                    return True
+    return False

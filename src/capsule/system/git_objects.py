@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 ABSENT = "000000"
 GITLINK = "160000"
 SUBTREE = "040000"
+FILE = "100644"
+PROGRAM = "100755"
+LINK = "120000"
 
 
 class Identity(NamedTuple):
@@ -91,7 +94,7 @@ class RefMove(NamedTuple):
 
 
 def shown(path: bytes) -> str:
-    """A path for people and for JSON: bytes that are not UTF-8 are spelled out, so that no name breaks a report."""
+    """Return a path for people and JSON: bytes that are not UTF-8 are spelled out, so that no name breaks a report."""
     return path.decode("utf-8", "backslashreplace")
 
 
@@ -116,7 +119,7 @@ def read_entry(row: bytes) -> TreeEntry:
 
 
 def read_differences(listing: bytes) -> tuple[list[Difference], bytes]:
-    """The rows of `diff-tree -z --raw`, and the patch, where one was asked for: it comes after one more NUL."""
+    """Read the rows of `diff-tree -z --raw`, and the patch where one was asked for: it comes after one more NUL."""
     found, at = [], 0
     while listing[at : at + 1] == b":":
         middle = listing.index(b"\0", at)
@@ -139,7 +142,7 @@ def read_commit(raw: bytes) -> Commit:
 
 
 def read_person(line: str) -> tuple[Identity, str]:
-    """`Name <email> 1700000000 +0100`, as far as it makes sense: an agent can write any commit it likes."""
+    """Read `Name <email> 1700000000 +0100` as far as it makes sense: an agent can write any commit it likes."""
     name, _, rest = line.partition("<")
     email, _, date = rest.rpartition(">")
     plausible = re.fullmatch(r" (\d{1,10} [+-]\d{4})", date)
@@ -213,11 +216,14 @@ class ObjectReader:
     def _answers(self, command: str, oids: Sequence[str]) -> list[Object | None]:
         if not all(_ID.fullmatch(oid) for oid in oids):
             return [None] * len(oids)
-        process = self._running()
-        assert process.stdin and process.stdout
-        process.stdin.write("".join(f"{command} {oid}\n" for oid in oids).encode())
-        fd = process.stdout.fileno()
-        return [self._answer(fd, with_content=command == "contents") for _ in oids]
+        # Never the one of a process that we were forked from: both would hear each other's answers.
+        if self._process is None or self._owner != os.getpid():
+            self._process, self._owner, self._heard = self._start(), os.getpid(), b""
+            self.started += 1
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin and stdout
+        stdin.write("".join(f"{command} {oid}\n" for oid in oids).encode())
+        return [self._answer(stdout.fileno(), with_content=command == "contents") for _ in oids]
 
     def _answer(self, fd: int, *, with_content: bool) -> Object | None:
         while (end := self._heard.find(b"\n")) < 0:
@@ -249,13 +255,6 @@ class ObjectReader:
             raise EOFError("it has ended")
         self._heard += more
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        """Never the one of a process that we were forked from: both would hear each other's answers."""
-        if self._process is None or self._owner != os.getpid():
-            self._process, self._owner, self._heard = self._start(), os.getpid(), b""
-            self.started += 1
-        return self._process
-
 
 class ObjectWriter:
     """Writes loose objects into one folder of objects."""
@@ -265,19 +264,21 @@ class ObjectWriter:
         self._object_format = object_format
 
     def write(self, kind: str, content: bytes) -> str | None:
-        """The id of the object, which is there by now; None where it could not be written."""
+        """Write an object and return its id; None where it could not be written."""
         oid = self.name(kind, content)
         whole = f"{kind} {len(content)}\0".encode() + content
         folder, file = f"{self._objects}/{oid[:2]}", f"{self._objects}/{oid[:2]}/{oid[2:]}"
         try:
-            if not _freshened(file):
+            if os.path.exists(file):  # noqa: PTH110 (a str)
+                os.utime(file)  # it counts as new then, as after git's own writing: nobody prunes it meanwhile
+            else:
                 _write(folder, file, zlib.compress(whole, 1))
         except OSError:
             return None
         return oid
 
     def name(self, kind: str, content: bytes) -> str:
-        """The id that such an object has, here or anywhere."""
+        """Return the id that such an object has, here or anywhere."""
         return self._hash(f"{kind} {len(content)}\0".encode() + content).hexdigest()
 
     def _hash(self, start: bytes) -> hashlib._Hash:
@@ -286,22 +287,13 @@ class ObjectWriter:
         return hashlib.new(self._object_format, start, usedforsecurity=False)
 
     def name_of_file(self, file: Path) -> str:
-        """The id of what a plain file holds, piece by piece; '' where it grows meanwhile."""
+        """Return the id of what a plain file holds, read piece by piece; '' where it grows meanwhile."""
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             size = os.fstat(opened.fileno()).st_size
             found = self._hash(f"blob {size}\0".encode())
             while piece := opened.read(1 << 20):
                 found.update(piece)
             return found.hexdigest() if opened.tell() == size else ""
-
-
-def _freshened(file: str) -> bool:
-    """Tell whether it is there; it counts as new then, as after git's own writing: nobody prunes it meanwhile."""
-    try:
-        os.utime(file)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _write(folder: str, file: str, compressed: bytes) -> None:
@@ -321,7 +313,7 @@ def _write(folder: str, file: str, compressed: bytes) -> None:
 # Trees
 
 
-_CANONICAL = {0o100000: "100644", 0o120000: "120000", 0o040000: SUBTREE}
+_CANONICAL = {0o100000: FILE, 0o120000: LINK, 0o040000: SUBTREE}
 _KINDS = {SUBTREE: "tree", GITLINK: "commit"}
 
 
@@ -334,7 +326,7 @@ def read_tree(content: bytes, id_bytes: int) -> Iterator[TreeEntry]:
         at = middle + 1 + id_bytes
         bits = int(raw, 8)
         mode = _CANONICAL.get(bits & 0o170000, GITLINK)
-        mode = "100755" if mode == "100644" and bits & 0o100 else mode
+        mode = PROGRAM if mode == FILE and bits & 0o100 else mode
         yield TreeEntry(mode, _KINDS.get(mode, "blob"), content[middle + 1 : at].hex(), name)
 
 
@@ -358,7 +350,7 @@ _NO_CHARACTER = f"[\x00\ufdd0-\ufdef{_LAST_OF_A_PLANE}]"
 def commit_content(
     tree: str, parents: Sequence[str], people: Mapping[str, tuple[str, str, str]], message: bytes
 ) -> bytes | None:
-    """A commit as `git commit-tree` writes it; None where git would mend a name, a date or the text first."""
+    """Return a commit as `git commit-tree` writes it; None where git would mend a name, a date or the text first."""
     rows = [f"tree {tree}", *(f"parent {parent}" for parent in dict.fromkeys(parents))]
     for role, (name, email, date) in people.items():
         plain = re.fullmatch(_DATE, _in_seconds(date))
@@ -373,7 +365,7 @@ def commit_content(
 
 
 def _in_seconds(date: str) -> str:
-    """A stamp as the trackers write them in the form that commits have; any other date as it is."""
+    """Put a tracker's stamp into the form that commits have; leave any other date as it is."""
     if not re.fullmatch(_STAMP, date):
         return date
     try:

@@ -40,7 +40,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from capsule.core.errors import CapsuleError
-from capsule.system.folders import clone, remove_tree
+from capsule.system.folders import clone, make_private_folder, remove_tree
 
 _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
@@ -77,13 +77,6 @@ class Laid(Struct, frozen=True):
     """The folder of the upper halves, hidden inside."""
 
 
-class _Namespace(NamedTuple):
-    """Command words that allow mounting, and bubblewrap's options to return to the user."""
-
-    words: tuple[str, ...]
-    options: tuple[str, ...] = ()
-
-
 @contextmanager
 def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     """Make a layer over each folder for as long as a command takes, for the bubblewrap that is called `program`.
@@ -94,11 +87,11 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     if not lowers:
         yield Laid()
         return
-    namespace, _ = _probed(lowers, program)
-    if namespace:
+    words, options, _ = _probed(lowers, program)
+    if words:
         with _overlay_folder(lowers) as folder:
             seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
-            yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
+            yield Laid(seen, (*words, "sh", "-c", _MOUNT, "sh", folder), options, folder)
     elif copy:
         with _own_folder() as folder:
             copies = {lower: Mount("--bind", f"{folder}/{n}") for n, lower in enumerate(lowers)}
@@ -118,24 +111,25 @@ def fault(program: str) -> str:
         return "there is no bubblewrap"
     try:
         with _own_folder() as folder:
-            return _probed((folder,), program)[1]
+            return _probed((folder,), program)[2]
     except CapsuleError as error:
         return error.message
 
 
 @cache
-def _probed(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, str]:
-    """Try the layers once: a kernel, a container or a file system may refuse what the next one allows."""
+def _probed(lowers: tuple[str, ...], program: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Try the layers once: a kernel, a container or a file system may refuse what the next one allows.
+
+    Return the words that allow mounting, bubblewrap's options to be the user again, and why there are none.
+    """
     uid, gid = str(os.geteuid()), str(os.getegid())
-    plain = _Namespace(("unshare", "-m"))
-    as_user = _Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
+    as_user = (("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
     why = ""
-    for namespace in (plain, as_user) if os.geteuid() == 0 else (as_user,):
+    for words, options in ((("unshare", "-m"), ()), as_user) if os.geteuid() == 0 else (as_user,):
         try:
             with _overlay_folder(lowers) as folder:
                 os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
-                inner = (program, *namespace.options, *_ANY_SANDBOX, "true")
-                argv = (*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner)
+                argv = (*words, "sh", "-c", _MOUNT, "sh", folder, program, *options, *_ANY_SANDBOX, "true")
                 done = subprocess.run(
                     argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
                 )
@@ -143,14 +137,14 @@ def _probed(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, s
             why = f"no answer within {_TRY_SECONDS} s"
             continue
         except CapsuleError as error:
-            return None, error.message
+            return (), (), error.message
         except OSError as error:
-            return None, str(error)
+            return (), (), str(error)
         if not done.returncode:
-            return namespace, ""
+            return words, options, ""
         said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
         why = said[0].removeprefix(_FAULT)
-    return None, why
+    return (), (), why
 
 
 @contextmanager
@@ -210,10 +204,7 @@ def _layers_home() -> Path:
     for base in (chosen, _ON_DISK, tempfile.gettempdir()):
         if Path(base).is_absolute() and os.access(base, os.W_OK):
             home = Path(os.path.realpath(base), name)
-            with contextlib.suppress(FileExistsError):
-                home.mkdir(mode=0o700)
-            found = home.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+            if make_private_folder(home):
                 return home
     raise FileNotFoundError(2, "no folder for temporary files is ours to use")
 

@@ -97,7 +97,7 @@ class SupervisorClient:
     ) -> None:
         self._grace = grace
         self._registry = registry
-        self._entry: _Registration | None = None
+        self._entry: tuple[Path, int] | None = None
         self._secrets = [secret for secret in secrets if secret and _sendable(secret)]
         self._options = () if subreaper else ("without-subreaper",)
         self._marker = os.urandom(8).hex()
@@ -135,7 +135,7 @@ class SupervisorClient:
         process.stderr.close()
         entry, self._entry = self._entry, None
         if entry:
-            entry.unregister()
+            _unregister(*entry)
 
     def __enter__(self) -> SupervisorClient:
         return self
@@ -334,9 +334,16 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
 def end_leftovers(registry: Path) -> int:
     """End what dead runners and supervisors left running; return the number of processes."""
     swept = 0
-    for entry in _abandoned(registry):
-        swept += sweep(MARKER, entry.marker)
-        entry.unregister()
+    if registry.is_dir():
+        sweep_temps(registry)  # drafts of runners that were killed before theirs had a name
+    for path in sorted(registry.glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if try_lock(fd, fcntl.LOCK_EX, path):
+                swept += sweep(MARKER, path.name)
+                _unregister(path, fd)
+            else:
+                os.close(fd)
     return swept
 
 
@@ -419,22 +426,15 @@ def _size(path: Path) -> int:
         return 0
 
 
-class _Registration:
-    """One file, held open and locked."""
-
-    def __init__(self, path: Path, fd: int) -> None:
-        self.path = path
-        self.marker = path.name
-        self._fd = fd
-
-    def unregister(self) -> None:
-        """Remove the file: all processes with its marker have ended."""
-        with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
-            self.path.unlink(missing_ok=True)
-        os.close(self._fd)
+def _unregister(path: Path, fd: int) -> None:
+    """Remove the file: all processes with its marker have ended."""
+    with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
+        path.unlink(missing_ok=True)
+    os.close(fd)
 
 
-def _register(folder: Path, marker: str) -> _Registration:
+def _register(folder: Path, marker: str) -> tuple[Path, int]:
+    """Make a file called after the marker, and hold it open and locked."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -445,19 +445,4 @@ def _register(folder: Path, marker: str) -> _Registration:
         draft.unlink()
         raise
     draft.rename(folder / marker)
-    return _Registration(folder / marker, fd)
-
-
-def _abandoned(folder: Path) -> list[_Registration]:
-    """Return the registrations whose runner is gone."""
-    if folder.is_dir():
-        sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
-    found = []
-    for path in sorted(folder.glob("[!.]*")):
-        with contextlib.suppress(OSError):
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            if try_lock(fd, fcntl.LOCK_EX, path):
-                found.append(_Registration(path, fd))
-            else:
-                os.close(fd)
-    return found
+    return folder / marker, fd

@@ -151,8 +151,8 @@ class Sandbox(Struct, frozen=True, dict=True):
         it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
         those folders to write to, and not the folders themselves to read.
         """
-        named = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]  # as whoever starts it will look for it
-        program = shutil.which(named, path=absolute_entries(env.get("PATH", "")))
+        told = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]  # as whoever starts it will look for it
+        program = shutil.which(told, path=absolute_entries(env.get("PATH", "")))
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
@@ -160,7 +160,11 @@ class Sandbox(Struct, frozen=True, dict=True):
             # The tools of somebody who keeps their home in git lie below that path.
             sandbox_paths = at_its_own_path(sandbox_paths)
         view = MountedPlace.of(sandbox_paths)
-        sandbox_paths = replace(sandbox_paths, layers=tuple(self._possible_layers(sandbox_paths.layers, view)))
+        named = [(view.name(path), lower) for path, lower in sandbox_paths.layers]
+        # Where the folder exists, and the place has no link and no file in the way.
+        possible = [pair for pair in named if Path(pair[1]).is_dir() and view.has_room_for(pair[0])]
+        real = tuple((path, os.path.realpath(lower)) for path, lower in possible)
+        sandbox_paths = replace(sandbox_paths, layers=real)
         with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
             opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
@@ -182,13 +186,15 @@ class Sandbox(Struct, frozen=True, dict=True):
 
     def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
         """Reopen what the settings name, and what this command needs, of all that is hidden."""
+        # A home or a folder for temporary files that was made for this command alone.
+        shared = {"/", *_resolved((*_shared_temporaries(), *self.homes))}
+        made = (place for place in _resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
+        own = [*own, *(each for each in made if not any(is_below(shown, [each]) for shown in _resolved(self.shown)))]
         sockets = [name for name in self.daemons if "/" in name]
-        table = self._reopened_mounts("--ro-bind-try", self.readable) | self._reopened_mounts(
-            "--bind-try", self.writable
-        )
-        table |= self._reopened_mounts("--ro-bind", readable) | self._reopened_mounts(
-            "--bind", (*own, *self._own_places(env))
-        )
+        table = self._reopened_mounts("--ro-bind-try", self.readable)
+        table |= self._reopened_mounts("--bind-try", self.writable)
+        table |= self._reopened_mounts("--ro-bind", readable)
+        table |= self._reopened_mounts("--bind", own)
         return table | self._reopened_mounts("--bind-try", sockets)
 
     def _base_mounts(
@@ -205,17 +211,14 @@ class Sandbox(Struct, frozen=True, dict=True):
         gone = [path for path in (*_resolved(self.shown), view.place) if not is_below(path, [view.at])]
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
-    def hidden(self, temporary: str) -> dict[str, Mount]:
-        """Mount empty folders over homes and temporary folders."""
+    def machine_mounts(self, path: str, program: str, temporary: str) -> dict[str, Mount]:
+        """Mount empty folders over homes and temporary folders, and the tools that every command finds in the home."""
         names = [path for path in _resolved([_NAMES]) if is_below(path, self._hidden_folders)]
         tops = [*self._hidden_folders, *_resolved({temporary} & {*_shared_temporaries()})]
-        return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
-
-    def installed(self, path: str, program: str) -> dict[str, Mount]:
-        """Mount the tools that every command finds in the home."""
+        table = {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
         prefixes = (sys.prefix, sys.base_prefix)
         found = _needed(path, program, tuple(_resolved(self.homes)), tuple(self._hidden_folders), prefixes)
-        return self._reopened_mounts("--ro-bind-try", (*found, _OURSELVES))
+        return table | self._reopened_mounts("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
     def _hidden_folders(self) -> list[str]:
@@ -232,19 +235,6 @@ class Sandbox(Struct, frozen=True, dict=True):
             names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
             table[next((name for name in names if is_below(name, tops)), real)] = Mount(how, real)
         return table
-
-    def _own_places(self, env: Mapping[str, str]) -> list[str]:
-        """Return a home or a folder for temporary files that was made for this command alone."""
-        shared = {"/", *_resolved((*_shared_temporaries(), *self.homes))}
-        asked = (place for place in _resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        return [place for place in asked if not any(is_below(shown, [place]) for shown in _resolved(self.shown))]
-
-    def _possible_layers(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
-        """Yield layers whose folder exists, where the place has no link and no file in the way."""
-        for path, lower in layers:
-            inside = view.name(path)
-            if Path(lower).is_dir() and view.has_room_for(inside):
-                yield inside, os.path.realpath(lower)
 
     def _ground_mounts(self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
         place = (sandbox_paths.place,) if sandbox_paths.place else ()
@@ -362,10 +352,8 @@ def _first_process(found: Level) -> tuple[str, ...]:
     return ("--as-pid-1", "--", *_FIRST, *(_POLITE_INSIDE if found.polite else ()))
 
 
-@cache
-def _machine_mounts(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
-    """Cache the mounts that are the same for every phase: they take a hundred file-system calls."""
-    return sandbox.hidden(temporary) | sandbox.installed(path, program)
+_machine_mounts = cache(Sandbox.machine_mounts)
+"""The same for every phase, and a hundred file-system calls."""
 
 
 def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
@@ -547,18 +535,12 @@ def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:
     if not (sandbox_paths.place and sandbox_paths.at):
         return sandbox_paths
 
-    def in_place(path: str) -> str:
-        return moved(path, sandbox_paths.at, sandbox_paths.place) if is_below(path, [sandbox_paths.at]) else path
-
-    def all_of(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        return tuple((in_place(path), source) for path, source in pairs)
-
+    place, at, given = sandbox_paths.place, sandbox_paths.at, sandbox_paths
     stand_ins, shown, layers = (
-        all_of(sandbox_paths.stand_ins),
-        all_of(sandbox_paths.shown),
-        all_of(sandbox_paths.layers),
+        tuple((moved(path, at, place) if is_below(path, [at]) else path, source) for path, source in pairs)
+        for pairs in (given.stand_ins, given.shown, given.layers)
     )
-    return replace(sandbox_paths, at="", stand_ins=stand_ins, shown=shown, layers=layers)
+    return replace(given, at="", stand_ins=stand_ins, shown=shown, layers=layers)
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:
@@ -566,7 +548,7 @@ def is_below(path: str, tops: Iterable[str]) -> bool:
 
 
 def _is_below(path: str, top: str) -> bool:
-    """Looks closer where a path may be written in several ways."""
+    """Look closer where a path may be written in several ways."""
     plain = not any(odd in f"{each}/" for odd in ("//", "/./") for each in (path, top)) and top not in ("", ".")
     return not plain and Path(path).is_relative_to(top)
 

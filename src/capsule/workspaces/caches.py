@@ -18,24 +18,19 @@ do not: a tree that was checked out before they were filled would pass for built
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
 
-from capsule.system.files import write_atomically
+from capsule.system.files import head_bytes, write_atomically
 from capsule.system.folders import fingerprint, mirror, remove_tree
 from capsule.system.lock import held
 
 _PATIENCE = 600
+_LONGEST_NOTE = 100
 
 
-class Cache(NamedTuple):
-    name: str
-    variable: str
-    """The environment variable that tells the tool where its cache is."""
-
-
-CACHES = (Cache("go-build", "GOCACHE"),)
+_CACHES = {"go-build": "GOCACHE"}
+"""By name: the environment variable that tells the tool where its cache is."""
 
 
 class Caches:
@@ -45,17 +40,18 @@ class Caches:
         self._shared, self._own, self._notes, self._own_notes = shared, own, notes, own_notes
 
     def variables(self) -> dict[str, str]:
-        return {row.variable: str(self._own / row.name) for row in CACHES}
+        return {variable: str(self._own / name) for name, variable in _CACHES.items()}
 
     def refresh(self) -> None:
         """Make the gate's own equal to the shared ones: nothing is left of an earlier run."""
-        for row in CACHES:
-            own, shared = self._own / row.name, self._shared / row.name
-            for folder in (self._own, self._own_notes):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._locked(row):
-                if self._is_as_left(row):
-                    mirror(shared, own, self._own_notes / row.name)
+        for folder in (self._own, self._own_notes):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _CACHES:
+            own, shared = self._own / name, self._shared / name
+            with self._locked(name):
+                left = head_bytes(self._notes / name, _LONGEST_NOTE).decode()
+                if left and left == fingerprint(shared):
+                    mirror(shared, own, self._own_notes / name)
                 else:
                     remove_tree(shared)
                     remove_tree(own)
@@ -63,11 +59,11 @@ class Caches:
 
     def keep(self) -> None:
         """Make the shared ones equal to the gate's own, after tests ran there on main's own tree."""
-        for row in CACHES:
-            own, shared, note = self._own / row.name, self._shared / row.name, self._notes / row.name
+        for name in _CACHES:
+            own, shared, note = self._own / name, self._shared / name, self._notes / name
             if not any(own.iterdir()):
                 continue
-            with self._locked(row):
+            with self._locked(name):
                 note.unlink(missing_ok=True)
                 for folder in (shared.parent, note.parent):
                     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,10 +75,5 @@ class Caches:
         remove_tree(self._own)
         remove_tree(self._own_notes)
 
-    def _is_as_left(self, row: Cache) -> bool:
-        with contextlib.suppress(OSError):
-            return (self._notes / row.name).read_text() == fingerprint(self._shared / row.name)
-        return False
-
-    def _locked(self, row: Cache) -> contextlib.AbstractContextManager[None]:
-        return held(self._notes.parent / "locks" / f"cache-{row.name}.lock", _PATIENCE)
+    def _locked(self, name: str) -> AbstractContextManager[None]:
+        return held(self._notes.parent / "locks" / f"cache-{name}.lock", _PATIENCE)

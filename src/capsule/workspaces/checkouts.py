@@ -27,8 +27,18 @@ from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import ABSENT, GITLINK, Difference, RefMove, read_differences, shown
-from capsule.system.lock import FileLock
+from capsule.system.git_objects import (
+    ABSENT,
+    FILE,
+    GITLINK,
+    LINK,
+    PROGRAM,
+    Difference,
+    RefMove,
+    read_differences,
+    shown,
+)
+from capsule.system.lock import held
 from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.trees import index_row, is_artefact
 
@@ -36,7 +46,6 @@ Side = tuple[str, str]
 """Mode and object id of a path in a commit or an index."""
 Stamp = tuple[int, int, int, int] | None
 
-_LINK = "120000"
 _LARGE = 16 * 1024 * 1024
 _LOCK_WAIT = 60.0
 
@@ -78,22 +87,16 @@ def _rebasing(git_dir: Path) -> str:
 
 def under_way(git_dir: Path, *, bisect: bool = False) -> tuple[str, str] | None:
     """Return what counts on the branch staying where it is, and how to end it; a `bisect` does not mind."""
-    found = (
-        words for name, words in UNDER_WAY.items() if (git_dir / name).exists() and (bisect or "BISECT" not in name)
-    )
-    return next(found, None)
+    found = [name for name in UNDER_WAY if (git_dir / name).exists() and (bisect or "BISECT" not in name)]
+    return UNDER_WAY[found[0]] if found else None
 
 
 # Moving a branch
 
 
-@contextlib.contextmanager
-def locked(git: Git, name: str) -> Iterator[None]:
+def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
     """Hold the lock that everybody takes who moves a branch (`main`), or writes the tracker's files (`backlog`)."""
-    lock = FileLock(git.capsule_dir / "locks" / f"{name}.lock")
-    lock.acquire(_LOCK_WAIT)
-    with lock:
-        yield
+    return held(git.capsule_dir / "locks" / f"{name}.lock", _LOCK_WAIT)
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:
@@ -226,7 +229,7 @@ def _is_exactly(git: Git, file: Path, side: Side) -> bool:
     """Tell whether a file is of this kind, and holds these bytes as they are."""
     try:
         mode = file.lstat().st_mode
-        kind = _LINK if stat.S_ISLNK(mode) else "100755" if mode & 0o100 else "100644"
+        kind = LINK if stat.S_ISLNK(mode) else PROGRAM if mode & 0o100 else FILE
         plain = stat.S_ISREG(mode) or stat.S_ISLNK(mode)
         return plain and kind == side[0] and git.blob_of(file) == side[1]
     except OSError:
@@ -261,12 +264,12 @@ def _export(git: Git, top: Path, arriving: Sequence[Difference], staging: Path) 
     for change, content in zip(arriving, contents, strict=True):
         file = staging / os.fsdecode(change.path)
         _make_folders(file.parent)
-        if change.new[0] == _LINK:
+        if change.new[0] == LINK:
             file.symlink_to(os.fsdecode(content))
             continue
         with file.open("xb") as new:
             new.write(content)
-        file.chmod(umask.mode_for_the_user(0o777 if change.new[0] == "100755" else 0o666))
+        file.chmod(umask.mode_for_the_user(0o777 if change.new[0] == PROGRAM else 0o666))
 
 
 def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:

@@ -75,7 +75,10 @@ class Dependencies:
             held = _folders(files)
             wanted = dict.fromkeys((*(_expected(files) if self._detect else ()), *self._named))
             there = [path for path in wanted if path not in held and _is_there(self._git.root / path)]
-            self._found[tree] = self._ignored(there)
+            # Ask for something inside: environments bring a `.gitignore` of their own that ignores all but themselves.
+            asked = {path: os.fsencode(path if (self._git.root / path).is_symlink() else f"{path}/x") for path in there}
+            ignored = self._git.ignored(asked.values())
+            self._found[tree] = tuple(path for path in there if asked[path] in ignored)
         return self._found[tree]
 
     def layers(self, tree: str, at: Path) -> tuple[tuple[str, str], ...]:
@@ -165,19 +168,6 @@ class Dependencies:
 
     def _files(self, tree: str) -> list[str]:
         return [os.fsdecode(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
-
-    def _ignored(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return those of these folders that git ignores.
-
-        Ask for something inside: environments bring a `.gitignore` of their own that ignores all but themselves.
-        """
-        asked = {path if (self._git.root / path).is_symlink() else f"{path}/x": path for path in paths}
-        if not asked:
-            return ()
-        command = ("check-ignore", "-z", "--stdin", "--no-index")
-        answer = self._git.content(*command, input=b"\0".join(map(os.fsencode, asked)), ok=(0, 1))
-        told = {os.fsdecode(path) for path in answer.out.split(b"\0")}
-        return tuple(path for question, path in asked.items() if question in told)
 
 
 def _expected(files: Iterable[str]) -> Iterator[str]:

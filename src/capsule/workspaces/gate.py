@@ -35,11 +35,12 @@ from capsule.adapters import TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
-from capsule.system.folders import adopt, clone, make_own_folder, mirror, remove_tree
+from capsule.system.folders import adopt, clone, make_own_folder, make_private_folder, mirror, remove_tree
 from capsule.system.git import Git, GitFailed
+from capsule.system.git_directory import pointer_to
 from capsule.workspaces.caches import Caches
 from capsule.workspaces.dependencies import is_inside
-from capsule.workspaces.linked import LinkedWorktree, pointer_to, remove_what_stops_git
+from capsule.workspaces.linked import LinkedWorktree, remove_what_stops_git
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -138,7 +139,12 @@ class Gate:
                 file.unlink(missing_ok=True)
 
     def _make(self, tree: str, base: str) -> None:
-        new = self._make_folder()
+        new = self.path.is_symlink() or not self.path.is_dir()
+        if new:
+            remove_tree(self.path)
+            self._index.unlink(missing_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.mkdir(mode=0o700)
         needed = self._provisions.needs_listing(self._git.root)
         files = self._git.list_tree(tree, recursive=True) if needed else []
         inputs = self._provisions.inputs(files)
@@ -152,7 +158,9 @@ class Gate:
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
             kept = [*of_setup, *map(os.fsencode, dependencies.paths(base))]
-            exceptions = [word for path in kept for word in ("-e", _exactly(path))]
+            # Each an ignore pattern that means this one path.
+            plain = [re.sub(r"([\\*?\[\] !#])", r"\\\1", os.fsdecode(path)) for path in kept]
+            exceptions = [word for path in plain for word in ("-e", f"/{path}")]
             self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self.path)
             self._put_back(of_setup)
         if not self._confined:
@@ -162,16 +170,6 @@ class Gate:
         if due:
             self._set_up(tree, base, inputs, copied)
             self._give_git_directory(base)
-
-    def _make_folder(self) -> bool:
-        """Make the folder where there is none; return whether it is new."""
-        if self.path.is_dir() and not self.path.is_symlink():
-            return False
-        remove_tree(self.path)
-        self._index.unlink(missing_ok=True)
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.path.mkdir(mode=0o700)
-        return True
 
     def _give_git_directory(self, base: str) -> None:
         """Make its git directory anew, so that nothing is left of an earlier run."""
@@ -189,11 +187,6 @@ class Gate:
         apart = {*copied, *(os.fsencode(f"{path}/") for path in self._provisions.dependencies.paths(base))}
         made = {*listing.out.split(b"\0")} - {b""} - apart
         remember_paths(self._kept, {*made, *copied})
-        self._keep(made)
-        self._reset(tree)
-        write_atomically(self._note, inputs)
-
-    def _keep(self, made: Iterable[bytes]) -> None:
         for folder in (self._as_set_up, self._compared):
             remove_tree(folder)
             folder.mkdir()
@@ -203,6 +196,8 @@ class Gate:
             clone(source, kept)
             if kept.is_dir() and not kept.is_symlink():
                 adopt(kept, source, self._entries_of(path))
+        self._reset(tree)
+        write_atomically(self._note, inputs)
 
     def _put_back(self, made: Iterable[bytes]) -> None:
         for path in map(os.fsdecode, made):
@@ -233,24 +228,12 @@ def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
         gates, outside = cache / "capsule" / "gates", not Path(os.path.realpath(cache)).is_relative_to(root)
         if cache.is_absolute() and outside and _can_be_made(gates):
             return gates / f"{readable}-{key}"
-    return _temporary() / "gates" / f"{readable}-{key}"
+    folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
+    if not make_private_folder(folder):
+        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
+    return folder / "gates" / f"{readable}-{key}"
 
 
 def _can_be_made(folder: Path) -> bool:
     nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-
-
-def _temporary() -> Path:
-    """Make a folder of ours in one that everybody writes to."""
-    folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
-        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
-    return folder
-
-
-def _exactly(path: bytes) -> str:
-    """Write an ignore pattern that means this one path."""
-    return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path.decode(errors="surrogateescape"))

@@ -40,6 +40,7 @@ from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
+from capsule.system.git_directory import pointed_to
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.checkouts import leads_astray, make_folder
 from capsule.workspaces.dependencies import Dependencies
@@ -137,7 +138,7 @@ class GitWorktree:
         return [*warnings, *self._provide()]
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
-        """Without our ref, only a worktree that is registered here, on a branch of our name, can be ours."""
+        """Refuse what is not ours: without our ref, all but a worktree registered here on a branch of our name."""
         if tip and self._linked.whole():
             return self._git.merge_base(base, tip) or base
         if tip:
@@ -200,7 +201,7 @@ class GitWorktree:
 
     def _come_home(self) -> None:
         """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
-        if self.path.is_dir() and (self._occupied or self._private.is_named_by(self.path / ".git")):
+        if self.path.is_dir() and (self._occupied or pointed_to(self.path / ".git") == self._private.path):
             entry = self._linked.entry()
             if entry and not self._confined:
                 self._linked.point_at(entry)
@@ -209,7 +210,7 @@ class GitWorktree:
     def _take_over(self, entry: Path) -> None:
         """Import what was committed in a git directory of its own, where there is one; HEAD is brought home later."""
         remove_what_stops_git(self.path)
-        if not self._private.exists():
+        if not self._private.path.is_dir():
             return
         left = self._private.left()
         try:
@@ -390,7 +391,7 @@ class GitWorktree:
         return strays(self._git.root, folder, self.trees.files(tree), folders=folders, test=test, ask=ask)
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the adapter's)
-        """A merge runs no hooks."""
+        """Run none: a merge runs no hooks."""
         return None
 
     # Keeping a step's work
@@ -437,22 +438,18 @@ class GitWorktree:
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
         newest = self._refs.standing().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
-            newest = self._merge_onto(onto)
+            # All the work, as one change, is merged with the new base; the worklog and its like stay as they are.
+            before = self.checkpoint("before a rebase")
+            both, conflicts = self.trees.merged(before.tree, onto)
+            everything, words = graft(self._git, both, before.commit, self._artefacts), json.dumps(conflicts)
+            newest = self.trees.commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{words}")
+            self._git.move_refs(RefMove(self._refs.checkpoint, newest, before.commit))
         merged = self._git.commit(newest)
         checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
         self.restore(checkpoint)
         self._git.move_refs(RefMove(self._refs.base, onto), why="capsule: rebase")
         self._set_base(onto)
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
-
-    def _merge_onto(self, onto: str) -> str:
-        """Merge all the work, as one change, with the new base; the worklog and its like stay as they are."""
-        before = self.checkpoint("before a rebase")
-        merged, conflicts = self.trees.merged(before.tree, onto)
-        everything = graft(self._git, merged, before.commit, self._artefacts)
-        commit = self.trees.commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
-        self._git.move_refs(RefMove(self._refs.checkpoint, commit, before.commit))
-        return commit
 
     # Ending
 
@@ -506,7 +503,7 @@ class GitWorktree:
         self._base_commit = ""
 
     def _refuse_a_strangers(self, standing: MissionRefs) -> None:
-        """Ours has a base, or a note of it; or else it is registered here and there is a branch of our name."""
+        """Refuse a place without a base or a note of one, unless it is registered here and has a branch of our name."""
         ours = standing.base or self._refs.noted_base() or (standing.head and self._linked.entry())
         if os.path.lexists(self.path) and not ours:
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
@@ -569,7 +566,7 @@ class GitWorktree:
         return self._keep(there, [*lost, *held], why) if files or lost else ""
 
     def _has_more(self, there: str, *, than: str) -> bool:
-        """A file that is merely missing is no loss."""
+        """Tell whether a tree has what another lacks; a file that is merely missing is no loss."""
         return any(found.kind != "D" for found in self._git.differences(than, there))
 
     def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:

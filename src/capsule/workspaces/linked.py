@@ -24,6 +24,7 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import head_bytes, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git
+from capsule.system.git_directory import pointed_to, pointer_to
 from capsule.workspaces.salvage import put_away_repository
 
 _READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
@@ -63,7 +64,7 @@ class LinkedWorktree:
         if self.entry() is not None:
             return
         for entry, told in self._entries():
-            ours = _named_by(told)
+            ours = pointed_to(told)
             leads_here = ours is not None and ours.is_relative_to(self._git.common_dir)
             if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not leads_here:
                 write_atomically(entry / "gitdir", os.fsencode(self.path / ".git") + b"\n")
@@ -85,7 +86,7 @@ class LinkedWorktree:
             return None
         if _read(entry / "locked").strip() == b"initializing" or self.path.is_symlink():
             return None
-        return entry if _named_by(self.path / ".git") == entry else None
+        return entry if pointed_to(self.path / ".git") == entry else None
 
     def ensure(self, commit: str) -> tuple[Path, bool]:
         """Return the entry of a whole worktree, and whether it had to be made. Files that were there stay."""
@@ -99,7 +100,9 @@ class LinkedWorktree:
             what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
             self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
             entry = self.whole()
-        self._put_back()
+        if self._aside.is_dir():
+            self._move_all(self._aside, self.path)
+            self._aside.rmdir()
         if entry is None:
             raise CapsuleError(f"git could not make the worktree {self.path}.", "Look into it: git worktree list")
         return entry, made
@@ -111,7 +114,7 @@ class LinkedWorktree:
         self._forget()
 
     def _refuse_if_begun_elsewhere(self) -> None:
-        """A bare repository has several worktrees to work from: a mission stays with the one it was begun in."""
+        """Keep a mission with the worktree it was begun in: a bare repository has several to work from."""
         ours = self.path.parts[-3:]
         for other in self._git.checkouts() if self._branch else ():
             same = other.branch == self._branch and other.path.parts[-3:] == ours and other.path != self.path
@@ -132,7 +135,7 @@ class LinkedWorktree:
                 folder.rmdir()
 
     def _put_aside(self) -> None:
-        """Git wants an empty folder. What an earlier try put aside and did not put back yet stays with it."""
+        """Empty the folder, as git wants it. What an earlier try put aside and did not put back yet stays with it."""
         if self.path.is_symlink() or not self.path.is_dir():
             self.path.unlink(missing_ok=True)
             return
@@ -145,27 +148,11 @@ class LinkedWorktree:
         else:
             self.path.rename(self._aside)
 
-    def _put_back(self) -> None:
-        if self._aside.is_dir():
-            self._move_all(self._aside, self.path)
-            self._aside.rmdir()
-
     @staticmethod
     def _move_all(source: Path, target: Path) -> None:
         for child in source.iterdir():
             remove_tree(target / child.name)
             child.rename(target / child.name)
-
-
-def pointer_to(git_dir: Path) -> bytes:
-    """Return the content of a `.git` file that names this git directory."""
-    return b"gitdir: " + os.fsencode(git_dir) + b"\n"
-
-
-def _named_by(dot_git: Path) -> Path | None:
-    """Return the git directory that a `.git` file names; None where it is no file, or an empty one."""
-    told = os.fsdecode(_read(dot_git).rstrip(b"\n")).removeprefix("gitdir: ")
-    return Path(os.path.normpath(dot_git.parent / told)) if told else None
 
 
 def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
@@ -176,7 +163,7 @@ def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
     """
     for path in submodules:
         link = worktree / os.fsdecode(path) / ".git"
-        named = _named_by(link)
+        named = pointed_to(link)
         if named and not named.is_dir() and link.parent.resolve().is_relative_to(worktree.resolve()):
             link.unlink()
 

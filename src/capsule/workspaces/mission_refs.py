@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from capsule.system.files import read_regular, write_atomically
+from capsule.system.files import head_bytes, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove
 
@@ -36,9 +35,8 @@ class RefReader:
         """Return where they are, seen from inside the worktree if its entry is given."""
         refs = self._git.refs(self.base, self.branch, self.checkpoint)
         base, head, newest = (refs.get(name, "") for name in (self.base, self.branch, self.checkpoint))
-        return MissionRefs(
-            base, head, newest, bool(head) and f"refs/heads/{self._git.checked_out(entry)}" == self.branch
-        )
+        home = bool(head) and f"refs/heads/{self._git.checked_out(entry)}" == self.branch
+        return MissionRefs(base, head, newest, home)
 
     def note_base(self, base: str) -> None:
         """Write the base down as well, for when an agent takes the ref away."""
@@ -47,9 +45,7 @@ class RefReader:
             write_atomically(self._note, base)
 
     def noted_base(self) -> str:
-        with contextlib.suppress(OSError):
-            return read_regular(self._note, _LONGEST_ID).decode(errors="replace")
-        return ""
+        return head_bytes(self._note, _LONGEST_ID).decode(errors="replace")
 
     def put_base_back(self) -> str:
         """Give the base of the note its ref again and return it; '' where there is none."""

@@ -33,9 +33,8 @@ from capsule.system import git_environment
 from capsule.system.files import head_bytes
 from capsule.system.folders import make_own_folder, make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
-from capsule.system.git_directory import as_alternate
+from capsule.system.git_directory import as_alternate, quoted
 from capsule.system.git_objects import RefMove
-from capsule.workspaces.linked import pointer_to
 from capsule.workspaces.salvage import keep_commit, shelve
 
 _SEEN = ("refs/heads", "refs/tags", "refs/remotes")
@@ -79,9 +78,6 @@ class PrivateGit:
         self._was = self._home / "was"
         self.path = self._home / "git"
 
-    def exists(self) -> bool:
-        return self.path.is_dir()
-
     # Before
 
     def make(self, entry: Path) -> None:
@@ -92,10 +88,6 @@ class PrivateGit:
         fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
         self._was.write_text(self._git.ref(self._ref))
         half.rename(self.path)
-
-    def is_named_by(self, dot_git: Path) -> bool:
-        """Tell whether a worktree's `.git` file leads here."""
-        return _content(dot_git) == pointer_to(self.path)
 
     # After
 
@@ -134,7 +126,7 @@ class PrivateGit:
 
     def remove(self) -> None:
         """Rename it out of the way in one step, then remove it."""
-        if self.exists() and not self._home.is_symlink():
+        if self.path.is_dir() and not self._home.is_symlink():
             remove_tree(self._home / "gone")
             self.path.rename(self._home / "gone")
         remove_tree(self._home)
@@ -274,19 +266,10 @@ def _settings(git: Git) -> bytes:
     """Say whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
     person, ours = git.identity, git.capsule_dir / "git"
     kept = git_environment.about_content(_content(ours / "settings"))
-    settings = (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email))
-    return _content(ours / "config") + b"".join(map(_as_lines, settings))
-
-
-def _as_lines(setting: git_environment.Setting) -> bytes:
-    """Write a setting as in a file of git's; what stands between the first dot and the last may hold anything."""
-    name, value = setting
-    section, _, rest = name.partition(".")
-    inner, _, key = rest.rpartition(".")
-    header = f"[{section} {_quoted(inner)}]" if inner else f"[{section}]"
-    return f"{header}\n\t{key} = {_quoted(value)}\n".encode(errors="surrogateescape")
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    lines = [os.fsdecode(_content(ours / "config"))]
+    for name, value in (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email)):
+        section, _, rest = name.partition(".")
+        inner, _, key = rest.rpartition(".")  # what stands between the first dot and the last may hold anything
+        header = f"[{section} {quoted(inner)}]" if inner else f"[{section}]"
+        lines.append(f"{header}\n\t{key} = {quoted(value)}\n")
+    return os.fsencode("".join(lines))

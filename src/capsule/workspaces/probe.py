@@ -65,7 +65,7 @@ def _modules(files: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
 
 
 def _packages(gate: Path, files: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Links are followed as Node follows them; nothing has to be run for that."""
+    """Follow links as Node follows them; nothing has to be run for that."""
     manifests = [gate / path for path in files if path == "package.json" or path.endswith("/package.json")]
     for manifest in manifests:
         try:

@@ -83,12 +83,15 @@ def lay_over(source: Path, target: Path, checkout: Path, place: Path) -> None:
 
 
 def _lay_over_programs(folder: Path, target: Path, source: Path, environment: Path) -> None:
-    """Scripts name their interpreter by its path: they are written anew. Everything else is linked."""
+    """Write scripts anew, which name their interpreter by its path, and link everything else."""
     target.mkdir()
     for program in sorted(folder.iterdir()):
         own = target / program.name
         if program.is_symlink():
-            own.symlink_to(_link(program, source))
+            # `python3 -> python` stays as it is; whatever leads out of the environment leads to the same place.
+            leads_to = os.path.normpath(folder / program.readlink())
+            inside = Path(leads_to).is_relative_to(source)
+            own.symlink_to(os.path.relpath(leads_to, folder) if inside else leads_to)
             continue
         small = program.is_file() and program.stat().st_size < _LARGEST_SCRIPT
         content = program.read_bytes() if small else b"\0"
@@ -99,14 +102,6 @@ def _lay_over_programs(folder: Path, target: Path, source: Path, environment: Pa
             content = content.replace(spelled, os.fsencode(environment))
         own.write_bytes(content)
         own.chmod(program.stat().st_mode & 0o777)
-
-
-def _link(program: Path, source: Path) -> str:
-    """`python3 -> python` stays as it is; whatever leads out of the environment leads to the same place."""
-    absolute = os.path.normpath(program.parent / program.readlink())
-    if not Path(absolute).is_relative_to(source):
-        return absolute
-    return os.path.relpath(absolute, program.parent)
 
 
 def site_packages(environment: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import sweep_temps, temp_path, write_atomically
-from capsule.system.git import Git
+from capsule.system.git import EXCLUDED, Git
 from capsule.system.git_objects import GITLINK, shown
 from capsule.workspaces import checkouts
 from capsule.workspaces.trees import is_artefact
@@ -16,13 +16,6 @@ from capsule.workspaces.trees import is_artefact
 _USUAL = ("main", "master")
 _ORIGIN = "refs/remotes/origin"
 _STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
-EXCLUDED = (
-    "/.capsule/*",
-    "!/.capsule/config.yaml",
-    "!/.capsule/workflows/",
-    "!/.capsule/prompts/",
-    "/worklog.md",
-)
 
 
 def main_branch(git: Git, configured: str = "auto") -> str:

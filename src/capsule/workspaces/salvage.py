@@ -16,7 +16,7 @@ _FOLDERS = ("refs/capsule/salvage/{}", "refs/capsule/salvage/{}+", "refs/capsule
 
 
 def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
-    """The ref that holds the commit. An agent can make refs too, so there is a second folder and a third."""
+    """Return a ref that holds the commit. An agent can make refs too, so there is a second folder and a third."""
     *folders, last = (template.format(mission) for template in _FOLDERS)
     refs = git.refs(*folders, last)
     for name, oid in refs.items():
@@ -36,7 +36,7 @@ def _add(git: Git, folder: str, refs: dict[str, str], commit: str, why: str) -> 
 
 
 def put_away_repository(git: Git, dot_git: Path) -> None:
-    """A `.git` that is a mere pointer goes; a whole repository that an agent made there is kept, out of the way."""
+    """Remove a `.git` that is a mere pointer; keep a whole repository that an agent made there, out of the way."""
     if dot_git.is_symlink() or not dot_git.is_dir():
         dot_git.unlink(missing_ok=True)
     else:
@@ -44,7 +44,7 @@ def put_away_repository(git: Git, dot_git: Path) -> None:
 
 
 def put_aside(git: Git, path: Path) -> str:
-    """Onto the shelf, and where it is there; a pipe, a socket or a device holds nothing to keep and goes: ''."""
+    """Put it on the shelf and return where; a pipe, a socket or a device holds nothing to keep and goes: ''."""
     kind = path.lstat().st_mode
     if stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind):
         return shelve(git, path, f"{path.name}-{os.urandom(4).hex()}")

@@ -23,10 +23,10 @@ from capsule.core.errors import WorkspaceBroken
 from capsule.system.files import NotRegular, read_regular, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import ABSENT, GITLINK, Difference, shown
+from capsule.system.git_objects import ABSENT, FILE, GITLINK, LINK, Difference, shown
 from capsule.workspaces.provision import recall_paths
 from capsule.workspaces.salvage import put_aside, put_away_repository
-from capsule.workspaces.trees import FILE, with_changes
+from capsule.workspaces.trees import with_changes
 
 Stamp = tuple[int, int, int, int]
 
@@ -34,7 +34,6 @@ WORKLOG = "worklog.md"
 LARGEST_WORKLOG = 8 * 1024 * 1024
 _NOTHING: Stamp = (0, 0, 0, 0)
 _ABSENT = (ABSENT, "")
-_LINK = "120000"
 _UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
 _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
@@ -107,9 +106,9 @@ class Snapshots:
             return
         # Not by git, which did not store it either: no filter has a say, and it may be ignored.
         file = self._worktree / WORKLOG
-        if worklog is None or worklog.mode == _LINK:
+        if worklog is None or worklog.mode == LINK:
             remove_tree(file)
-        if worklog and worklog.mode == _LINK:
+        if worklog and worklog.mode == LINK:
             file.symlink_to(os.fsdecode(self._git.read_blob(worklog.oid)))
         elif worklog and worklog.kind == "blob":
             write_atomically(file, self._git.read_blob(worklog.oid))
@@ -123,11 +122,8 @@ class Snapshots:
     def _take(self, base: str) -> str:
         if not self.index.exists():
             self.start_from(base)
-        copied, ignored = recall_paths(self._copied), []
-        if copied:  # git refuses to be told to leave out what it leaves out anyway
-            command = ("check-ignore", "-z", "--stdin", "--no-index")
-            answer = self._git.content(*command, worktree=self._worktree, input=b"\0".join(copied), ok=(0, 1))
-            ignored = answer.out.split(b"\0")
+        copied = recall_paths(self._copied)
+        ignored = self._git.ignored(copied, self._worktree)  # git refuses to leave out what it leaves out anyway
         left_out = [*(path for path in copied if path not in ignored), *self.submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
         self._taken = self._written()
@@ -143,7 +139,7 @@ class Snapshots:
         return tree
 
     def _still_held(self) -> str:
-        """'' where somebody else has written the index since."""
+        """Return the tree that our index holds; '' where somebody else has written the index since."""
         tree, stamp = self._held
         return tree if stamp == _stamp(self.index) else ""
 
@@ -155,7 +151,7 @@ class Snapshots:
         if not os.path.lexists(file):
             side = _ABSENT
         elif file.is_symlink():
-            side = (_LINK, self._git.write_blob(os.fsencode(file.readlink())))
+            side = (LINK, self._git.write_blob(os.fsencode(file.readlink())))
         else:
             try:
                 side = (FILE, self._git.write_blob(read_regular(file, LARGEST_WORKLOG)))
@@ -170,7 +166,7 @@ class Snapshots:
         return self._git.entry_at(base, WORKLOG.encode()) is not None
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
-        """Git names every path that it stages otherwise than before; where it names none, the tree is the same."""
+        """Stage these paths; where git names none that it stages otherwise than before, the tree is the same."""
         command = ("add", "-A", "-v", "--ignore-errors", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
         held, self._held = self._still_held(), ("", _NOTHING)
         try:
@@ -188,8 +184,10 @@ class Snapshots:
         command = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
         listed = self._git.content(*command, index=self.index, worktree=self._worktree).out.split(b"\0")
         paths = dict.fromkeys((*filter(None, listed), WORKLOG.encode()))
-        there = (path for path in paths if os.path.lexists(self._worktree / os.fsdecode(path)))
-        return [path for path in there if any(words.format(_as_git_says(path)) in said for words in _REFUSALS)]
+        there = [path for path in paths if os.path.lexists(self._worktree / os.fsdecode(path))]
+        # Control characters are question marks in git's messages, and what is no UTF-8 is replaced.
+        garbled = [re.sub(rb"[\x00-\x08\x0b-\x1f\x7f]", b"?", path).decode(errors="replace") for path in there]
+        return [p for p, name in zip(there, garbled, strict=True) if any(w.format(name) in said for w in _REFUSALS)]
 
     def submodules_of(self, base: str) -> list[bytes]:
         """Return the paths of a commit's submodules."""
@@ -214,12 +212,5 @@ def _judging() -> Iterator[None]:
         yield
     except _CannotSnapshot as found:
         hint = "Nothing is lost: it is kept when the phase is run again."
-        what = (
-            "made a git repository inside the worktree" if found.nested else "left something that git stores in no tree"
-        )
-        raise WorkspaceBroken(f"The agent {what}: {found}", hint) from found
-
-
-def _as_git_says(path: bytes) -> str:
-    """Spell a path as git's messages do: control characters are question marks, and what is no UTF-8 is replaced."""
-    return re.sub(rb"[\x00-\x08\x0b-\x1f\x7f]", b"?", path).decode(errors="replace")
+        did = "made a git repository inside the worktree" if found.nested else "left what git stores in no tree"
+        raise WorkspaceBroken(f"The agent {did}: {found}", hint) from found

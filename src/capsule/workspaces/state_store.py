@@ -141,7 +141,20 @@ class GitStateStore(StateStore):
         with self._open():
             if not commit:
                 return StateWritten("", self._save(entry.assignments, ()))
-            return self._commit_and_save(entry)
+            for _ in range(_MOST_ROUNDS):
+                branch = self._branch(entry.branch)
+                if found := find_step(self._git, entry.key, branch.tip, entry.since):
+                    return StateWritten(*found)
+                read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
+                draft = self._draft(read, entry.assignments, ())
+                made = self._build(entry, branch, draft)
+                if not made:
+                    return StateWritten("", self._save(entry.assignments, ()))
+                pending = _Pending(branch.name, made, branch.tip, draft.added, tuple(entry.assignments), self._home)
+                write_atomically(self._note, msgspec.json.encode(pending))
+                if self._swap(branch, made):
+                    return StateWritten(made, draft.added, self._settle(pending, draft))
+        raise _too_busy(branch.name)
 
     def finish(self) -> None:
         """Save what a crash left unsaved, and sweep up after it: for whoever is about to read the files."""
@@ -196,22 +209,6 @@ class GitStateStore(StateStore):
             yield
 
     # Commit
-
-    def _commit_and_save(self, entry: StateCommit) -> StateWritten:
-        for _ in range(_MOST_ROUNDS):
-            branch = self._branch(entry.branch)
-            if found := find_step(self._git, entry.key, branch.tip, entry.since):
-                return StateWritten(*found)
-            read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
-            draft = self._draft(read, entry.assignments, ())
-            commit = self._build(entry, branch, draft)
-            if not commit:
-                return StateWritten("", self._save(entry.assignments, ()))
-            pending = _Pending(branch.name, commit, branch.tip, draft.added, tuple(entry.assignments), self._home)
-            write_atomically(self._note, msgspec.json.encode(pending))
-            if self._swap(branch, commit):
-                return StateWritten(commit, draft.added, self._settle(pending, draft))
-        raise _too_busy(branch.name)
 
     def _branch(self, wanted: str) -> _Branch:
         here = self._git.checked_out()

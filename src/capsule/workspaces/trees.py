@@ -10,12 +10,10 @@ from functools import partial
 from capsule.core.evidence import Change
 from capsule.core.hazards import LINK, AddedFile
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import ABSENT, CAPSULE, GITLINK, Difference, TreeEntry, shown
+from capsule.system.git_objects import ABSENT, CAPSULE, FILE, GITLINK, SUBTREE, Difference, TreeEntry, shown
 
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
 """Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
-_FOLDER = "040000"
-FILE = "100644"
 _PIECE = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
@@ -61,12 +59,12 @@ def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
     """Return `tree`, with these changes made to it, and no other; GitFailed where a file would be a folder too."""
     if not changes:
         return tree
-    return _rebuilt(git, tree, [(c.path.split(b"/"), _entry(c)) for c in changes], strict=True) or git.make_tree(())
-
-
-def _entry(change: Difference) -> TreeEntry | None:
-    (mode, oid), name = change.new, change.path.rpartition(b"/")[2]
-    return None if mode == ABSENT else TreeEntry(mode, "commit" if mode == GITLINK else "blob", oid, name)
+    entries: list[tuple[list[bytes], TreeEntry | None]] = []
+    for change in changes:
+        (mode, oid), names = change.new, change.path.split(b"/")
+        entry = TreeEntry(mode, "commit" if mode == GITLINK else "blob", oid, names[-1])
+        entries.append((names, None if mode == ABSENT else entry))
+    return _rebuilt(git, tree, entries, strict=True) or git.make_tree(())
 
 
 def _rebuilt(git: Git, tree: str, entries: list[tuple[list[bytes], TreeEntry | None]], *, strict: bool) -> str:
@@ -91,7 +89,7 @@ def _rebuilt(git: Git, tree: str, entries: list[tuple[list[bytes], TreeEntry | N
         folder = _rebuilt(git, known.oid if known else "", below, strict=strict)
         rows.pop(name, None)
         if folder:
-            rows[name] = TreeEntry(_FOLDER, "tree", folder, name)
+            rows[name] = TreeEntry(SUBTREE, "tree", folder, name)
     for name, entry in here.items():
         if entry:
             if strict and name in rows and rows[name].kind == "tree":

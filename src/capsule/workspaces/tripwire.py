@@ -32,9 +32,8 @@ from capsule.core.errors import WorkspaceBroken
 from capsule.core.text import one_line
 from capsule.system import git_locks
 from capsule.system.files import read_regular, sweep_temps, write_atomically
-from capsule.system.git import Git
+from capsule.system.git import EXCLUDED, Git
 from capsule.system.lock import holder
-from capsule.workspaces.repository import EXCLUDED
 from capsule.workspaces.salvage import put_aside
 
 _LARGEST = 16 * 1024 * 1024
@@ -98,7 +97,11 @@ class Tripwire:
         if self._before is not None:
             found = [*self._bring_back_repository(), *self._compare(self._before)]
             self._breaches += [words for words in found if words not in self._breaches]
-            self._note_a_moved_branch()
+            # People and other missions move the user's branch every day: it is told, and nobody is accused.
+            (before, old), (branch, new) = self._branch, self._checked_out()
+            if before == branch and old != new and new:
+                self._branch = (branch, new)
+                self._notices.append(f"{branch} moved to {new[:12]} while it ran")
         return tuple(self._breaches)
 
     def restore_from(self, note: Path) -> list[str]:
@@ -126,13 +129,6 @@ class Tripwire:
     def _checked_out(self) -> tuple[str, str]:
         branch = self._git.checked_out()
         return branch, self._git.ref(f"refs/heads/{branch}") if branch else ""
-
-    def _note_a_moved_branch(self) -> None:
-        """Say that the user's branch moved; people and other missions move it every day, so nobody is accused."""
-        (before, old), (branch, new) = self._branch, self._checked_out()
-        if before == branch and old != new and new:
-            self._branch = (branch, new)
-            self._notices.append(f"{branch} moved to {new[:12]} while it ran")
 
     # What is watched
 
@@ -360,7 +356,7 @@ def _put(path: Path, found: _Found) -> None:
 
 
 def _kept_as(kept: str) -> str:
-    """Nothing is kept of a pipe."""
+    """Say where it is kept; of a pipe, nothing is."""
     return f" (kept as {one_line(kept)})" if kept else ""
 
 
@@ -378,7 +374,7 @@ def _path_of(fd: int) -> Path | None:
 
 
 def _on_paper(name: str) -> str:
-    """A name is whatever bytes somebody gave it; JSON holds text."""
+    """Spell a name for JSON, which holds text: it is whatever bytes somebody gave it."""
     return os.fsencode(name).decode("latin-1")
 
 

@@ -34,7 +34,7 @@ class GitTrunk:
         return found
 
     def holds(self, commit: str) -> bool:
-        """A commit that git has thrown away is in nobody's history."""
+        """Tell whether the branch has this commit; one that git has thrown away is in nobody's history."""
         tip = self.tip()
         try:
             return self._git.is_ancestor(commit, tip)
@@ -76,7 +76,7 @@ class GitTrunk:
             return Published(moved=True, left_alone=tuple(left))
 
     def _without_artefacts(self, tip: str, base: str) -> str:
-        """The branch's tip, or one clean commit in its place where its history ever held an artefact."""
+        """Return the branch's tip, or one clean commit in its place where its history ever held an artefact."""
         if not self._ever_touched(tip, base):
             return tip
         said = self._git.commit(tip)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 
+from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import ABSENT, CAPSULE, Difference
+from capsule.system.git_objects import CAPSULE
 from capsule.workspaces.checkouts import bring_files, settle_index
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.salvage import keep_commit
-from capsule.workspaces.trees import with_changes
 
 
 def put_away_old_work(git: Git) -> list[str]:
@@ -24,23 +23,17 @@ def put_away_old_work(git: Git) -> list[str]:
         head = git.resolve("HEAD")
         dirty = dirty_paths(git, head=head)
         if dirty:
+            index, files = temp_path(note.parent), b"\0".join(map(os.fsencode, dirty))
+            try:
+                git.content("read-tree", head, index=index)
+                git.content("update-index", "-z", "--add", "--remove", "--stdin", index=index, input=files)
+                there = git.write_tree(index)
+            finally:
+                index.unlink(missing_ok=True)
             held, date = git.tree_in(head), git.commit(head).committer_date
-            there = with_changes(git, held, [_on_disk(git, path) for path in dirty])
             commit = git.commit_tree(there, [head], "left in the checkout", by=CAPSULE, date=date)
             kept.append(keep_commit(git, note.parent.name, commit, "left in the checkout by an earlier version"))
             bring_files(git, git.root, git.differences(there, held))
             settle_index(git, head)
         note.unlink()
     return kept
-
-
-def _on_disk(git: Git, path: str) -> Difference:
-    file, name = git.root / path, os.fsencode(path)
-    try:
-        mode = file.lstat().st_mode
-    except OSError:
-        return Difference(name, "D", (ABSENT, ""), (ABSENT, "0" * 40))
-    if stat.S_ISLNK(mode):
-        return Difference(name, "M", (ABSENT, ""), ("120000", git.write_blob(os.fsencode(file.readlink()))))
-    blob = git.content("hash-object", "-w", "--", str(file))
-    return Difference(name, "M", (ABSENT, ""), ("100755" if mode & 0o100 else "100644", blob.out.decode().strip()))
