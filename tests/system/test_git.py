@@ -15,6 +15,7 @@ from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
 from capsule.system import git_locks
 from capsule.system.git import Git, GitFailed, NotARepository
 from capsule.system.git_objects import Identity, RefMove
+from capsule.workspaces.checkouts import under_way
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import (
     ahead_of,
@@ -24,7 +25,6 @@ from capsule.workspaces.repository import (
     main_branch,
     refuse_if_ahead,
     refuse_if_under_way,
-    under_way,
 )
 from tests.costs import LONG, eventually
 
@@ -351,9 +351,9 @@ def test_a_head_ahead_of_main_is_noticed(a_repo: Repo, git: Git) -> None:
 
 def test_something_under_way_is_named(a_repo_with_conflict: Repo) -> None:
     git = Git.find(a_repo_with_conflict.path)
-    assert under_way(git) == ""
+    assert under_way(git.git_dir) is None
     subprocess.run(["git", "merge", "-q", "work"], cwd=git.root, check=False, capture_output=True)
-    assert under_way(git) == "a merge"
+    assert under_way(git.git_dir) == ("a merge", "git merge --continue or --abort")
     with pytest.raises(CapsuleError, match="A merge is under way") as error:
         refuse_if_under_way(git)
     assert "git merge --continue or --abort" in error.value.hint

@@ -25,6 +25,7 @@ from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 from capsule.workspaces import repository
+from capsule.workspaces.checkouts import under_way
 from capsule.workspaces.state_store import open_state_store
 
 
@@ -116,9 +117,9 @@ def record(
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
     """Say what stands in the way of a commit that holds the backlog and nothing else; '' where nothing does."""
-    going_on = repository.under_way(git)
+    going_on = under_way(git.git_dir, bisect=True)
     if going_on:
-        return f"{going_on} is under way"
+        return f"{going_on[0]} is under way"
     if not git.checked_out():
         return "HEAD is on no branch"
     dirty = len(repository.dirty_paths(git, own_files))

@@ -63,7 +63,7 @@ def _chosen(env: Mapping[str, str], asked: tuple[str, ...], known: tuple[str, ..
         name: value
         for name, value in theirs.items()
         if not name.startswith(OURS)
-        and not git_environment.is_numbered(name)
+        and not git_environment.NUMBERED.fullmatch(name)
         and (_named(name, asked) or (_named(name, known) and not _withheld(name, value)))
     }
     return found | git_environment.given(env, lambda name: _named(name, asked))
@@ -71,7 +71,7 @@ def _chosen(env: Mapping[str, str], asked: tuple[str, ...], known: tuple[str, ..
 
 def _withheld(name: str, value: str) -> bool:
     """Tell whether a variable is secret; a proxy's password is passed on, for without the proxy there is no network."""
-    secret = is_secret(name, value) or git_environment.may_hold_a_credential(name)
+    secret = is_secret(name, value) or name in git_environment.MAY_HOLD_A_CREDENTIAL
     return secret and not name.lower().endswith("_proxy")
 
 

@@ -487,7 +487,10 @@ class Git:
                     one, other = (side.oid if side and side.kind == "tree" else "" for side in sides)
                     below += [(prefix + name + b"/", one, other)] if one or other else []
                     was, now = ((s.mode, s.oid) if s and s.kind != "tree" else nothing for s in sides)
-                    found += [Difference(prefix + name, _kind_of(was[0], now[0]), was, now)] if was != now else []
+                    if was != now:
+                        kind = "M" if was[0][:3] == now[0][:3] else "T"
+                        kind = "A" if was == nothing else "D" if now == nothing else kind
+                        found.append(Difference(prefix + name, kind, was, now))
             level = below
         return sorted(found)
 
@@ -511,13 +514,6 @@ class Git:
 
     def write_tree(self, index: Path, worktree: Path | None = None) -> str:
         return self.content("write-tree", index=index, worktree=worktree).out.decode().strip()
-
-    # Locks
-
-    def clear_locks(self, locks: Iterable[Path], worktree: Path) -> None:
-        """Take away what a killed git left, unless a git is at work in that worktree."""
-        for lock in locks:
-            git_locks.clear_if_stale(lock, self.common_dir, [worktree], older_than=0)
 
     # Below the surface
 
@@ -725,13 +721,6 @@ def _is_odd(key: str, value: str) -> bool:
     if key in ("core.symlinks", "core.filemode"):
         return value in _FALSE
     return key == "core.attributesfile" or (key == "core.autocrlf" and value not in _FALSE)
-
-
-def _kind_of(was: str, now: str) -> str:
-    """Return A, M, D or T, by the modes on either side."""
-    if ABSENT in (was, now):
-        return "A" if was == ABSENT else "D"
-    return "M" if was[:3] == now[:3] else "T"
 
 
 @contextlib.contextmanager

@@ -140,8 +140,8 @@ def for_others(inherited: Mapping[str, str]) -> dict[str, str]:
 
 _MOST = 1000
 _COUNT = "GIT_CONFIG_COUNT"
-_NUMBERED = re.compile(r"GIT_CONFIG_(COUNT|(KEY|VALUE)_\d+)")
-_MAY_HOLD_A_CREDENTIAL = ("GIT_CONFIG_PARAMETERS", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND")
+NUMBERED = re.compile(r"GIT_CONFIG_(COUNT|(KEY|VALUE)_\d+)")
+MAY_HOLD_A_CREDENTIAL = ("GIT_CONFIG_PARAMETERS", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND")
 _HARMLESS = r"""(?xi)(user|author|committer)\.(name|email|useconfigonly)
     | safe\.(directory|barerepository) | init\.defaultbranch
     | core\.(abbrev|autocrlf|bigfilethreshold|checkstat|compression|eol|filemode|fscache|ignorecase|longpaths
@@ -165,14 +165,6 @@ def given(env: Mapping[str, str], asked: Callable[[str], bool]) -> dict[str, str
         harmless = re.fullmatch(_HARMLESS, name) and not re.search(_USER_INFO, value)
         kept += [(name, value)] if harmless or asked(variable) else []
     return as_environment(kept) if kept else {}
-
-
-def is_numbered(name: str) -> bool:
-    return _NUMBERED.fullmatch(name) is not None
-
-
-def may_hold_a_credential(name: str) -> bool:
-    return name in _MAY_HOLD_A_CREDENTIAL
 
 
 def secrets_in(env: Mapping[str, str]) -> Iterator[str]:

@@ -232,9 +232,8 @@ class ObjectReader:
         if len(words) != 3:
             return None
         size = int(words[2])
-        return Object(words[1], size, self._content(fd, size) if with_content else b"")
-
-    def _content(self, fd: int, size: int) -> bytes:
+        if not with_content:
+            return Object(words[1], size, b"")
         pieces, have = [self._heard], len(self._heard)
         while have <= size:  # a line break follows it
             self._heard = b""
@@ -243,7 +242,7 @@ class ObjectReader:
             have += len(self._heard)
         whole = b"".join(pieces)
         self._heard = whole[size + 1 :]
-        return whole[:size]
+        return Object(words[1], size, whole[:size])
 
     def _hear(self, fd: int) -> None:
         waiting = select.poll()

@@ -37,6 +37,7 @@ from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.core.manifests import how_to_install, is_manifest, wanted_by
+from capsule.system import git_locks
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
@@ -245,7 +246,8 @@ class GitWorktree:
         if not self._git.ref(self._refs.branch):
             self._git.move_refs(RefMove(self._refs.branch, checkpoint.head, ""), why="capsule: the branch again")
         entry, made = self._linked.ensure(checkpoint.head)
-        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._refs.branch}.lock"], self.path)
+        for lock in (*entry.glob("*.lock"), self._git.common_dir / f"{self._refs.branch}.lock"):  # of a killed git
+            git_locks.clear_if_stale(lock, self._git.common_dir, [self.path], older_than=0)
         with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
             self._take_over(entry)
         standing = self._refs.standing(entry)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import SettingsError
@@ -23,20 +23,8 @@ from capsule.system.files import write_atomically
 from capsule.system.git_objects import TreeEntry
 from capsule.workspaces.dependencies import Dependencies
 
-
-class RunSetup(Protocol):
-    """Run a shell command in a folder, its output in a log; raise CapsuleError where it fails."""
-
-    def __call__(
-        self,
-        command: str,
-        cwd: Path,
-        log: Path,
-        sandbox_paths: SandboxPaths | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None: ...
-
-
+RunSetup = Callable[[str, Path, Path, SandboxPaths | None, Mapping[str, str] | None], None]
+"""Runs a shell command in a folder, its output in a log, with more variables; raises CapsuleError where it fails."""
 _NEVER_COPIED = (".git", ".capsule")
 
 

@@ -86,12 +86,6 @@ def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase:
         )
 
 
-def under_way(git: Git) -> str:
-    """Name the merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
-    found = checkouts.under_way(git.git_dir, bisect=True)
-    return found[0] if found else ""
-
-
 def refuse_if_under_way(git: Git) -> None:
     if found := checkouts.under_way(git.git_dir, bisect=True):
         raise CapsuleError(f"{found[0].capitalize()} is under way in {git.root}.", f"Finish it first: {found[1]}")

@@ -163,7 +163,7 @@ class StepwiseWorktree(GitWorktree):
     def _hooks_among(self, tree: str, run: RunSetup) -> list[str]:
         """Return the paths that the work changed and that are hooks; git is asked where it looks for them."""
         log = self._hook_log("hook-folder")
-        run("git rev-parse --git-path hooks", self.path, log)
+        run("git rev-parse --git-path hooks", self.path, log, None, None)
         folder = self.path / _end_of(log).rpartition("\n")[2]
         theirs = {Path(os.path.normpath(folder)), folder.resolve(), *((folder / hook).resolve() for hook in _HOOKS)}
         changed = [change.path for change in self.trees.changes(self._base(), tree)]
@@ -190,7 +190,7 @@ class StepwiseWorktree(GitWorktree):
             asked = ("env", f"GIT_INDEX_FILE={index}", "GIT_EDITOR=:", "git", "hook", "run", "--ignore-missing", hook)
             fault: CapsuleError | None = None
             try:
-                run(shlex.join((*asked, *args)), self.path, log, sandbox_paths)
+                run(shlex.join((*asked, *args)), self.path, log, sandbox_paths, None)
             except CapsuleError as error:
                 fault = error
             said = "\n".join(filter(None, (said, _end_of(log) or (fault.message if fault else ""))))
