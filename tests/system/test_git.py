@@ -369,6 +369,15 @@ def test_dirt_is_listed_without_the_trackers_files(a_dirty_repo: Repo) -> None:
     assert (a_dirty_repo.path / ".git/index").read_bytes() == index
 
 
+def test_an_exclude_file_that_the_user_has_linked_counts(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+    mine, exclude = tmp_path / "mine", a_repo.path / ".git/info/exclude"
+    mine.write_text("/notes.txt\n")
+    exclude.unlink(missing_ok=True)
+    exclude.parent.mkdir(exist_ok=True)
+    exclude.symlink_to(mine)
+    assert git.ignored([b"notes.txt", b"code.txt"]) == {b"notes.txt"}
+
+
 def test_artefacts_are_excluded_once(a_repo: Repo, git: Git) -> None:
     exclude = a_repo.path / ".git/info/exclude"
     exclude.write_text("mine")

@@ -25,7 +25,7 @@ import select
 import subprocess
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -64,9 +64,9 @@ _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
-_read = partial(head_bytes, limit=64 * 1024 * 1024)
 _CHECKOUT = "checkout"
 """Where the main worktree is, for whoever comes from a linked one: git keeps no note of it."""
+_LONGEST_PATH = 8192
 _MANY_FOLDERS = 300
 """To look into more of them, a process of its own is quicker."""
 _MANY_COMMITS = 100
@@ -145,7 +145,10 @@ class Git:
             root = git_directory.project_worktree(common_dir, top)
             return cls(root, common_dir, object_format, git_dir=git_directory.entry_of(root, common_dir) or git_dir)
         # Noted by us, or set as git does for a submodule.
-        noted = os.fsdecode(_read(common_dir / "capsule" / _CHECKOUT)), _setting(common_dir, "core.worktree")
+        noted = (
+            os.fsdecode(head_bytes(common_dir / "capsule" / _CHECKOUT, _LONGEST_PATH)),
+            _setting(common_dir, "core.worktree"),
+        )
         guesses = [Path(os.path.normpath(common_dir / each)) for each in noted if each]
         root_found = git_directory.main_worktree(common_dir, top, guesses)
         if root_found is None:
@@ -442,7 +445,8 @@ class Git:
         """Return those of these paths that git ignores, whether they are tracked or not."""
         asked = b"\0".join(paths)
         command = ("check-ignore", "-z", "--stdin", "--no-index")
-        return {*self.content(*command, worktree=worktree, input=asked, ok=(0, 1)).out.split(b"\0")} if asked else set()
+        listed = self.content(*command, worktree=worktree, input=asked, ok=(0, 1)).out if asked else b""
+        return {*filter(None, listed.split(b"\0"))}
 
     def tree_of(self, oid: str) -> str:
         """Return the tree of a commit we have read or made; any other id as it is."""
@@ -804,6 +808,13 @@ def _cause(answer: GitResult) -> str:
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
     cause = (telling or lines[-1:] or [f"exit code {answer.code}"])[0]
     return cause.removeprefix("fatal: ").removeprefix("error: ")
+
+
+def _read(file: Path) -> bytes:
+    """Return what a file holds, also one that the user has linked there; nothing where there is none."""
+    with contextlib.suppress(OSError):
+        return file.read_bytes()
+    return b""
 
 
 def _write_if_new(file: Path, content: bytes) -> None:
