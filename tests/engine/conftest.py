@@ -34,6 +34,7 @@ from capsule.wiring import open_services
 from capsule.workspaces.repository import exclude_artefacts
 from tests.memory_journal import MemoryJournal
 from tests.memory_place import MemoryPlace, MemoryRepository, MemoryTrunk
+from tests.played_here import played_here
 
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
 _COMMIT = re.compile(r"git add (?:-A ?)?([^&]*?) ?&& git commit -qm? .*")
@@ -138,9 +139,8 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     watcher, journal = Watcher(), MemoryJournal()
     with ExitStack() as stack:
         services = stack.enter_context(open_services(project, tracker, Catalog.on_disk(root), watcher, None))
-        services = (
-            replace(services, journal=journal) if in_git else replace(services, journal=journal, **_in_memory(root))
-        )
+        in_memory = {} if in_git else {"agent": played_here(services.agent), **_in_memory(root)}
+        services = replace(services, journal=journal, **in_memory)
         yield Scene(root, script, tracker, services, journal, watcher, in_git)
 
 
