@@ -204,6 +204,7 @@ def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ..
     assert_clear(a_project.say("dashboard", *words), 2, cause, what_next)
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_and_a_broken_textual_are_told_of_the_text(a_project: Project, tmp_path: Path) -> None:
     (tmp_path / "broken" / "textual").mkdir(parents=True)
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")

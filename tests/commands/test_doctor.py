@@ -147,6 +147,7 @@ def test_tests_that_prove_nothing_are_not_ok(case: str, healthy: Path, a_repo: A
 JUNIT = '<testsuite><testcase classname="A" name="a"/></testsuite>'
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("commands.doctor")
 @pytest.mark.parametrize(
     ("check", "report", "said"),
@@ -183,6 +184,7 @@ def test_a_missing_agent_is_exit_1_with_how_to_get_it(healthy: Path, path: str) 
     assert done.stdout.endswith("Needs attention: agent claude.\n")
 
 
+@pytest.mark.slow
 def test_only_the_agent_that_does_the_work_is_needed(healthy: Path, path: str) -> None:
     program(Path(path), "mine")
     env = {"CAPSULE_AGENT": "mine", "CAPSULE_AGENTS__MINE__COMMAND": '["mine", "{prompt}"]', "PATH": path}

@@ -44,6 +44,7 @@ def salvaged(project: Project) -> str:
     return project.git("show", f"{ref}:draft.txt")
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("durability.fresh")
 @pytest.mark.parametrize("words", [("abort", ITEM), ("clean", ITEM), ("clean", "--all"), ("teardown",)])
 def test_the_worktree_goes_and_everything_in_it_is_kept(with_a_draft: Project, words: tuple[str, ...]) -> None:
@@ -109,6 +110,7 @@ def test_teardown_empties_the_output_folder_and_keeps_the_logs(a_project: Projec
     assert (a_project.path / ".capsule/logs/demo-0/worklog.md").read_text() == "kept\n"
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize("name", ["", "worktrees", "missions", "logs", "output", "results"])
 def test_a_link_in_the_place_of_a_folder_of_ours_is_refused(a_project: Project, tmp_path: Path, name: str) -> None:
     precious = tmp_path / "precious"

@@ -251,6 +251,7 @@ def test_a_screen_is_refused_where_there_is_no_terminal(a_project: Project) -> N
     assert_clear(answer, 2, "stdin is not a terminal", "Leave out --output tui")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])
 def test_a_terminal_that_nobody_looks_at_has_plain_lines(a_merged_mission: Project, env: dict[str, str]) -> None:
     with on_a_terminal(a_merged_mission, **env) as terminal:
@@ -271,6 +272,7 @@ def test_options_end_where_somebody_says_so() -> None:
     assert silently(["run", "--", "x"]) == ["run", "--output", "none", "--", "x"]
 
 
+@pytest.mark.slow
 def test_the_last_words_of_runners_are_kept_but_not_for_ever(a_merged_mission: Project) -> None:
     folder = a_merged_mission.path / ".capsule" / "runners"
     folder.mkdir(parents=True)

@@ -308,6 +308,7 @@ def test_events_that_turn_out_to_be_the_log_are_not_told_twice(mission: Mission)
         assert read_until(process, b"at all\n") == b"at all\n"
 
 
+@pytest.mark.slow
 def test_an_agent_at_work_that_prints_events_is_seen(a_project: Project, tmp_path: Path) -> None:
     claude, go_on = tmp_path / "bin" / "claude", tmp_path / "go-on"
     claude.parent.mkdir()
@@ -348,6 +349,7 @@ def test_a_reader_that_leaves_is_no_fault(mission: Mission) -> None:
     assert (done.stdout, done.stderr) == (b"==> test-writer#1 PASS 1.2 s\n", b"")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_output(mission: Mission) -> None:
     peaks = []
     for megabytes in (1, 1024):

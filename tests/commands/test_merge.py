@@ -46,6 +46,7 @@ NOT_SIGNED = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("commands.merge")
 @pytest.mark.parametrize("text", NOT_SIGNED.values(), ids=NOT_SIGNED.keys())
 def test_work_that_is_not_signed_off_is_refused(prepared: Project, text: str) -> None:
@@ -89,6 +90,7 @@ def test_a_red_gate_stops_what_is_signed(prepared: Project) -> None:
     assert prepared.answer() == "41"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("commands.merge")
 def test_a_manual_fix_after_the_sign_off_is_merged(a_project: Project) -> None:
     a_project.play(honest(merge=[said("NEEDS_WORK", "spell it out")]))

@@ -46,6 +46,7 @@ def test_a_valid_signal_exits_zero_whatever_it_says(status: str) -> None:
     assert parse_signal(json.dumps(GOOD | {"status": status}).encode()).returncode == 0
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("signals.parse-signal")
 @pytest.mark.parametrize(
     "output", [b"", b"nothing here", b"\x00\xff\xfe", b"{" * 100_000, b'{"a":' * 5000 + b"}" * 5000]

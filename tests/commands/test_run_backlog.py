@@ -648,6 +648,7 @@ def test_ten_thousand_follow_ups_are_twenty(a_backlog: BacklogProject) -> None:
     assert len(a_backlog.ids()) == 21 and max(len(item.title) for item in a_backlog.tracker.everything()) <= 200
 
 
+@pytest.mark.slow
 def test_a_block_keeps_the_whole_question(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?\nBlue or red?")]))
     a_backlog.add()

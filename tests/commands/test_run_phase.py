@@ -148,6 +148,7 @@ NO_SIGNALS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("turn", "reason"), NO_SIGNALS.values(), ids=NO_SIGNALS.keys())
 def test_a_missing_signal_is_a_synthetic_error(
     a_project: Project, a_place: Path, turn: dict[str, Any], reason: str

@@ -141,6 +141,7 @@ def test_a_prompt_repeats_no_secret_that_feedback_told(a_chatty_project: Project
         assert OURS not in given.read_text()
 
 
+@pytest.mark.slow
 def test_what_the_user_wrote_into_an_item_or_a_prompt_is_not_passed_on_either(a_chatty_project: Project) -> None:
     project = a_chatty_project
     given = project.path.parent / "given"

@@ -283,6 +283,7 @@ def test_json_holds_the_whole_story_in_one_object(show: Show, write: Write, root
     assert facts["places"] == {"worktree": str(root / ".capsule/worktrees/demo-1")}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("columns", [40, 60, 100])
 def test_it_fits_the_terminal(show: Show, write: Write, columns: int) -> None:
     write(*refuted_once())

@@ -176,6 +176,7 @@ def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) ->
     assert agent.run(briefing).text == b"yes set code unset unset unset\n"
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("agents.per-phase")
 def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
     rig.phases["code"] = PhaseOptions(env={"FROM_SETTINGS": "for this phase"})
@@ -188,6 +189,7 @@ def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
 # ── a folder of its own
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("agents.one-suite")
 def test_its_temporary_files_are_in_a_folder_of_its_own_that_goes_with_it(rig: Rig) -> None:
     transcript = run(
@@ -198,6 +200,7 @@ def test_its_temporary_files_are_in_a_folder_of_its_own_that_goes_with_it(rig: R
     assert not Path(folder).exists()
 
 
+@pytest.mark.sweep(cases=2)
 def test_what_a_killed_run_left_there_is_gone_for_the_next(rig: Rig) -> None:
     folder = Path(run(rig, 'echo "$TMPDIR"').text.decode().strip())
     folder.mkdir()
@@ -208,6 +211,7 @@ def test_what_a_killed_run_left_there_is_gone_for_the_next(rig: Rig) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.sweep(cases=2)
 def test_a_link_that_stands_there_is_not_entered(rig: Rig) -> None:
     folder, elsewhere = Path(run(rig, 'echo "$TMPDIR"').text.decode().strip()), rig.folder / "elsewhere"
     elsewhere.mkdir()
@@ -252,6 +256,7 @@ def test_words_that_are_no_events_are_plain_words(rig: Rig) -> None:
     assert (output / "code-1-2.log").read_bytes() == transcript.text
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("agents.logs")
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)
 @pytest.mark.parametrize("keep", ["", "kept"])
@@ -307,6 +312,7 @@ def test_a_link_in_the_worktree_is_not_followed(rig: Rig, keep: str, link: str) 
 # ── how it ends: data, never an exception
 
 
+@pytest.mark.sweep(cases=2)
 def test_its_exit_code_is_told(rig: Rig) -> None:
     transcript = run(rig, "echo some; exit 3")
     assert transcript.why == "exited"
@@ -319,6 +325,7 @@ def test_a_signal_is_told_as_a_shell_would(rig: Rig) -> None:
     assert run(rig, f"kill -9 {rig.own_argv}").exit_code == 137
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("004-agents.timeout")
 def test_it_is_ended_when_its_time_is_up(rig: Rig) -> None:
     transcript = given_time(lambda seconds: run(rig, "echo some; sleep 60", timeout=seconds), lambda seen: seen.text)
@@ -380,6 +387,7 @@ NO_LAST_WORDS = {
 }
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", PLAIN, indirect=True)
 @pytest.mark.parametrize("words", NO_LAST_WORDS.values(), ids=NO_LAST_WORDS.keys())
@@ -413,6 +421,7 @@ def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:
     assert transcript.seconds < 2 * LONG
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("agents.one-suite", "004-agents.timeout")
 def test_what_it_leaves_running_is_ended_and_counted(rig: Rig) -> None:
     pid = rig.folder / "pid"

@@ -305,6 +305,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sweep(cases=20)
 @pytest.mark.promise("004-file.faults")
 @pytest.mark.parametrize(("text", "words", "hint"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_named_with_its_place_and_a_way_out(text: str, words: str, hint: str) -> None:
@@ -412,6 +413,7 @@ def read_back(title: str) -> list[tuple[str, list[str], str]]:
     return [(item["title"], item["tags"], item["description"]) for item in items]
 
 
+@pytest.mark.sweep(cases=24)
 @pytest.mark.parametrize("title", ODD, ids=ascii)
 def test_an_odd_title_reads_back_as_itself(title: str) -> None:
     assert read_back(title) == [(title, [title, "x"], title)] * 2

@@ -120,6 +120,7 @@ def test_a_bd_that_is_too_old_is_refused_before_anything_is_asked_of_it(tmp_path
     assert {call["command"] for call in fake_bd.calls(tmp_path)} == {"version"}
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.parametrize(
     ("version", "words"),
     [
@@ -170,6 +171,7 @@ def test_a_database_that_is_newer_than_bd_is_left_alone(tmp_path: Path) -> None:
 NOISE = "Warning: .beads has permissions 0755\n[1/3] importing {3} rows\nImported 3 issues from issues.jsonl\n"
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("trackers.bd-answers")
 @pytest.mark.parametrize("era", SHAPES)
 def test_text_before_the_answer_and_beside_it_is_passed_over(tmp_path: Path, era: str) -> None:
@@ -183,6 +185,7 @@ def test_text_before_the_answer_and_beside_it_is_passed_over(tmp_path: Path, era
         tracker.item("demo-22")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("era", SHAPES)
 def test_without_export_the_same_comes_from_list_and_show(tmp_path: Path, era: str) -> None:
     expected = project(tmp_path, era).items()

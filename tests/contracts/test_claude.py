@@ -65,12 +65,14 @@ def test_every_recording_has_an_ending() -> None:
     assert sorted(ENDINGS) == recorded("claude")
 
 
+@pytest.mark.sweep(cases=8)
 @pytest.mark.promise("agents.recordings")
 @pytest.mark.parametrize("recording", ENDINGS)
 def test_how_it_ended_has_a_kind_and_a_reason_of_one_line(recording: str, bench: Bench) -> None:
     bench.assert_ends(recording, ENDINGS)
 
 
+@pytest.mark.sweep(cases=8)
 @pytest.mark.parametrize("recording", [name for name, (_, kind, _) in ENDINGS.items() if kind])
 def test_what_stops_a_run_says_what_to_do(bench: Bench, recording: str) -> None:
     failure = bench.plays(recording, ENDINGS[recording][0]).failure

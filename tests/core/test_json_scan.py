@@ -263,6 +263,7 @@ def test_only_the_window_is_searched() -> None:
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.promise("speed.parse-signal")
 def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> None:
     line = b'12:00:01 INFO "GET /items" -> {"n": 1, "tags": ["a"]} [ok]\n'

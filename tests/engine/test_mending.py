@@ -159,6 +159,7 @@ def test_code_that_no_test_demands_goes_back_to_the_tests_and_the_coder_is_not_a
     assert piece(scene, "test-writer#2", "only-tests").standing is EvidenceStatus.CONFIRMED
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.demanded")
 def test_a_function_that_no_test_executes_is_not_covered_and_goes_back_to_the_tests(scene: Scene) -> None:
     scene.plays(story(test_writer=[writes(test_pay__py=NOT_CALLED), writes(test_pay__py=NOT_CALLED + HELD)]))
@@ -444,6 +445,7 @@ class Share(unittest.TestCase):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.red-by-name")
 def test_a_test_that_could_not_be_loaded_has_to_fail_by_name_once_there_is_code(scene: Scene) -> None:
     asserts = ABSENT.replace("        share(6, 2)\n", "        self.assertEqual(share(9, 3), 3)\n")

@@ -44,6 +44,7 @@ def test_new_tests_that_hollow_out_old_ones_are_found_out(scene: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_run_has_the_canaries_of_new_and_old_test_files(scene: Scene) -> None:
     found = judged(scene, OLD_TESTS)
     assert (found.standing, found.observed) == (EvidenceStatus.CONFIRMED, "canary seen in 2 test files")
@@ -51,6 +52,7 @@ def test_one_run_has_the_canaries_of_new_and_old_test_files(scene: Scene) -> Non
     assert {line.partition("\t")[0] for line in seen.edits} == {"test_pay.py", "test_greet.py"}
 
 
+@pytest.mark.slow
 def test_an_old_test_that_held_nothing_on_the_base_is_not_held_against_the_work(scene: Scene) -> None:
     assert judged(scene, NEVER_AWAITED).standing is EvidenceStatus.CONFIRMED
     assert any(line.startswith("test_greet.py\t") for line in runs_with_canaries(scene)[0].edits)

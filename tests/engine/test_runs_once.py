@@ -84,6 +84,7 @@ def test_nothing_runs_twice_for_the_same_files(counted: Counted) -> None:
     assert len(counted.runs) == len(set(counted.runs)) == len(counted.observed)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.runs-once")
 def test_a_project_without_a_test_is_asked_once(counted: Counted) -> None:
     assert counted.run().finished

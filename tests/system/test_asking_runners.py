@@ -16,6 +16,7 @@ SEEN = "import json, os, pathlib\n\ndef test_it():\n    pathlib.Path('seen').wri
 OWN = {"SPEC_OPTS": "--tag fast", "PHP_INI_SCAN_DIR": "/etc/mine", "NODE_OPTIONS": "--no-warnings"}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("own", [{}, OWN], ids=["nothing set", "set by a person"])
 def test_what_a_test_starts_is_not_asked(own: dict[str, str], tmp_path: Path) -> None:
     tree, reports = tmp_path / "tree", tmp_path / "reports"

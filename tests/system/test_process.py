@@ -141,6 +141,7 @@ def prepare_odd_programs(path: Path) -> None:
         (path / name).chmod(mode)
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -432,6 +433,7 @@ def test_without_a_subreaper_group_tree_and_marker_still_find_them(
     assert place.survivors() == []
 
 
+@pytest.mark.slow
 def test_a_sweep_spares_its_own_process_and_its_ancestors(place: Place) -> None:
     code = f"""
         import subprocess
@@ -448,6 +450,7 @@ def test_a_sweep_spares_its_own_process_and_its_ancestors(place: Place) -> None:
 # ── cost ──
 
 
+@pytest.mark.slow
 @pytest.mark.promise("processes.large-output")
 def test_300_megabytes_of_output_cost_the_runner_no_memory(supervisor: SupervisorClient, place: Place) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
