@@ -164,6 +164,7 @@ class DashboardVerb(msgspec.Struct, frozen=True):
 
 
 _NOT_RUNNING: _Need = (lambda target: not target.running, "{} is running.")
+_CLOSABLE: _Need = (lambda target: target.is_open and not target.running, "{} is running, or not open.")
 _OPEN: _Need = (lambda target: target.is_open, "{} is done.")
 _NAMED: _Need = (lambda target: bool(target.id), "Nothing is selected.")
 _NEEDS: dict[str, tuple[_Need, ...]] = {
@@ -181,8 +182,8 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
         (lambda target: not target.blocked, "{} is blocked: unblock it first (u)."),
         _OPEN,
     ),
-    "complete": (_NAMED, _NOT_RUNNING, _OPEN),
-    "close": (_NAMED, _NOT_RUNNING, _OPEN),
+    "complete": (_NAMED, _CLOSABLE),
+    "close": (_NAMED, _CLOSABLE),
     "approve": (
         _NAMED,
         (
