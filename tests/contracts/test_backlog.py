@@ -599,6 +599,38 @@ def test_one_change_in_a_long_list_reads_its_neighbours_again_and_no_more(monkey
     assert whole == LONG and near.count("- id:") < 7 and "status: ready" in near
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("WRK-006\n    title: t", "WRK-006\n    title: t\n    description: |+\n      Kept.\n\n# no text"),
+        ("  - id: WRK-006", "  - |\n  - id: WRK-006"),
+        ("  - id: WRK-006", "  - |1\n  - - id: WRK-006"),
+        ("WRK-006\n    title: t", 'WRK-006\n    title: "t\n  - id: x"'),
+        ("  - id: WRK-006", "other:\n  - id: WRK-006"),
+        ("WRK-006\n    title: t", "WRK-006\n    title: &name t"),
+        ("WRK-006\n    title: t", "WRK-006\n    title: t\n---"),
+        ("WRK-006\n    title: t", "WRK-006\n    title: t\n..."),
+        ("WRK-006\n    title: t", "WRK-006\n    title: t\r...\r"),
+        ("schema_version: 1", "%TAG ! tag:x,1:\n---\nschema_version: !s 1"),
+        ("schema_version: 1", '"items":\n  - 1\nschema_version: 1'),
+    ],
+)
+def test_a_long_list_means_the_same_in_parts(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    text = LONG.replace(old, new, 1)
+    if "&name" in new:
+        text = text.replace("WRK-012\n    title: t", "WRK-012\n    title: *name")
+    monkeypatch.setattr(_backlog_page, "_PART", 1)
+    try:
+        whole = yaml12.parse_yaml(text, multi=True)
+    except ValueError:
+        whole = []
+    in_parts = _backlog_page._in_parts(text)
+    assert in_parts in ([], whole)
+    if not old:
+        assert in_parts and len(in_parts[0]["items"]) == 12
+
+
 @pytest.mark.promise("004-file.atomic")
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -78,11 +78,10 @@ def _gap(opener: bytes, closer: bytes, name: bytes) -> re.Pattern[bytes]:
     The left bracket is the container's own opener or closes a child, the right one is its own closer or opens a
     child.
     """
-    comma, item = rb"," + _SPACE, name + _SCALAR + _SPACE
-    items = rb"(?:" + item + comma + rb")*+(?:" + item + closer + rb"|" + name + rb"[\[{])"
-    after_opener = opener + _SPACE + rb"(?:" + closer + rb"|" + items + rb")"
-    after_child = rb"[\]}]" + _SPACE + rb"(?:" + closer + rb"|" + comma + items + rb")"
-    return re.compile(after_opener + rb"|" + after_child)
+    comma, item = rb"," + _SPACE, _SCALAR + _SPACE
+    items = rb"(?:" + name + item + comma + rb")*+" + name + rb"(?:" + item + closer + rb"|[\[{])"
+    start = rb"(?:" + opener + _SPACE + rb"|[\]}]" + _SPACE + comma + rb")"
+    return re.compile(start + items + rb"|(?:" + opener + rb"|[\]}])" + _SPACE + closer)
 
 
 _QUOTE, _OPENS_OBJECT, _ENDS_OBJECT, _ENDS_ARRAY = b'"{}]'

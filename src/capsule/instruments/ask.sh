@@ -8,7 +8,6 @@
 # Each runner takes all of it out of the environment of its tests: what they start in turn is part of them.
 
 export PYTHONPATH="$CAPSULE_ASK/python${PYTHONPATH:+:$PYTHONPATH}"
-export PATH="$CAPSULE_ASK/bin:$PATH"
 
 # tox passes no variables on unless it is told to: tox 4 by overrides, tox 3 by a list.
 export CAPSULE_ASK_TOX='testenv.pass_env+=PYTHONPATH,CAPSULE_*'
@@ -16,7 +15,8 @@ export TOX_OVERRIDE="${TOX_OVERRIDE:+$TOX_OVERRIDE;}$CAPSULE_ASK_TOX"
 export CAPSULE_ASK_TOX3='PYTHONPATH CAPSULE_*'
 export TOX_TESTENV_PASSENV="${TOX_TESTENV_PASSENV:+$TOX_TESTENV_PASSENV }$CAPSULE_ASK_TOX3"
 
-# Node ends at once if NODE_OPTIONS holds an option that it does not know, or one reporter more than destinations.
+# Node ends at once if NODE_OPTIONS holds an option that it does not know, or one reporter more than destinations. Its
+# version is asked before ours stands on the PATH.
 CAPSULE_ASK_NODE="--require=\"$CAPSULE_ASK/node/hook.cjs\""
 case "$(command -v node > /dev/null && node --version 2> /dev/null) $NODE_OPTIONS" in
     ' '* | v[0-9].* | v1[0-7].* | v18.?.* | v18.1[0-4].* | v19.[0-5].* | *--test-reporter*) ;;
@@ -33,3 +33,5 @@ export CAPSULE_ASK_RSPEC="--no-fail-fast --require \"$CAPSULE_ASK/ruby/capsule_r
 export SPEC_OPTS="${SPEC_OPTS:+$SPEC_OPTS }$CAPSULE_ASK_RSPEC"
 export CAPSULE_ASK_PHP=":$CAPSULE_ASK/php"
 export PHP_INI_SCAN_DIR="$PHP_INI_SCAN_DIR$CAPSULE_ASK_PHP"
+
+export PATH="$CAPSULE_ASK/bin:$PATH"

@@ -35,6 +35,8 @@ _TOP_KEY = re.compile("\n" + _KEY)
 _FIRST_DASH = re.compile(r"[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-(?=[ \t\r\n]|\Z)")
 _TOO_DEEP = re.compile(r"\n *+[-?][ \t]++(?:[-?][ \t]++){99}")
 _TOO_FAR_IN = "\n" + " " * 1000
+_PART = 32 * 1024
+"""About so much of a list is parsed at a time."""
 _NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
 _ALL_NUMBERED = re.compile(r"\0[^\0\n]*?-(\d{1,9})(?=\0|\Z)", re.ASCII)
 
@@ -90,8 +92,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         if first is None:
             return []
         indent, start = first[1], first.start(1)
-        outside = re.compile(rf"\n(?!{indent}(?: |-[ \t\r\n]|-\Z)) {{0,{len(indent)}}}[^ \t\r\n#]")
-        after = outside.search(self.text, start)
+        after = _after_list(indent).search(self.text, start)
         end = after.start() + 1 if after else len(self.text)
         # Written out, line and indent are looked for as one word.
         dashes = re.compile(rf"\n{indent}-(?=[ \t\r\n]|\Z)").finditer(self.text, start - 1, end)
@@ -199,6 +200,34 @@ def documents_in(text: str) -> list[Any]:
     return list(yaml12.parse_yaml(text, multi=True))
 
 
+def _in_parts(text: str) -> list[Any]:
+    """Parse a long list some items at a time; return nothing where only the whole can say what it means.
+
+    The parser makes a tree of all that it is given before it makes values of it. Small trees lie in the same memory one
+    after the other, a large one takes a third longer. What is cut in two somewhere else than between items does not
+    parse, for then a quote, a bracket or an alias has lost its other end.
+    """
+    top = text.find("\nitems:")
+    first = _FIRST_DASH.match(text, top + len("\nitems:")) if 0 <= top < len(text) - 2 * _PART else None
+    directives = "\n%" in "\n" + text[: top + 1]
+    if first is None or directives or "\r" in text or _after_list(first[1]).search(text, first.start(1)):
+        return []
+    dash, cuts, at = f"\n{first[1]}- ", [0], first.start(1)
+    while (at := text.find(dash, at + _PART)) > 0:
+        cuts.append(at + 1)
+    try:
+        # A dash ends each part but the last: where a text of several lines ends, the parser minds what follows.
+        found = [documents_in(text[start:end] + dash[1:]) for start, end in pairwise(cuts)]
+        document, *parts = [each for (each,) in (*found, documents_in(text[cuts[-1] :]))]
+    except ValueError:  # also where there is more than one document, or none
+        return []
+    lists = [document.get("items"), *parts] if isinstance(document, dict) else [None]
+    if not all(isinstance(each, list) for each in lists) or any(each[-1:] != [None] for each in lists[:-1]):
+        return []
+    items = chain.from_iterable(each[:-1] for each in lists[:-1])
+    return [{**document, "items": [*items, *lists[-1]]}]
+
+
 @lru_cache(maxsize=3)
 def opened(data: bytes, where: str) -> BacklogPage:
     """Return the file's meaning if it is one document of ours; raise a TrackerError that says where it is not.
@@ -232,6 +261,11 @@ def opened(data: bytes, where: str) -> BacklogPage:
 
 
 # ---- fields
+
+
+def _after_list(indent: str) -> re.Pattern[str]:
+    """Match the first line that is not part of a list whose dashes have this indent."""
+    return re.compile(rf"\n(?!{indent}(?: |-[ \t\r\n]|-\Z)) {{0,{len(indent)}}}[^ \t\r\n#]")
 
 
 def fields_of(block: str) -> list[Field]:
@@ -301,7 +335,7 @@ def _parsed(data: bytes, text: str, where: str) -> list[Any]:
         line = data.count(b"\n", 0, marks.start()) + 1
         raise TrackerError(f"{where}, line {line}: these are the marks of a merge conflict.", "Settle it first.")
     try:
-        return documents_in(text)
+        return _in_parts(text) or documents_in(text)
     except ValueError as fault:
         words = str(fault).removeprefix("YAML parse error: ")
         found = re.search(_POSITION, words)
