@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from capsule.adapters import Agent, Observer, Place, Ran, Tracker
 from capsule.agents._cli import Connection
-from capsule.agents._recording import Recorder, about
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
 from capsule.core.budget import Allowance, Budget
@@ -31,7 +30,6 @@ from capsule.system.clock import SystemClock
 from capsule.system.process import SupervisorClient, end_leftovers
 from capsule.system.sandbox import Sandbox, homes, level
 from capsule.system.stop import Stop
-from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
@@ -44,6 +42,8 @@ from capsule.workspaces.trunk import GitTrunk
 
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
+    from capsule.trackers._backlog_edit import new_backlog  # noqa: PLC0415 - start-up
+
     return new_backlog()
 
 
@@ -244,12 +244,16 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
     """The same services, with somebody who writes down into a file what its agents are told and do."""
+    from capsule.agents._recording import Recorder  # noqa: PLC0415 - start-up
+
     recorder = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
     return replace(services, recorder=recorder)
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
     """The same services, with a recording in every agent's place; and what there is to say about that."""
+    from capsule.agents._recording import about  # noqa: PLC0415 - start-up
+
     base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
     note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
     note = note if base not in ("", head) else ""

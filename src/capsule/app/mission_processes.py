@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from traceback import format_exception
 from typing import Any
 
 import msgspec
@@ -323,6 +322,8 @@ def _killed() -> bytes:
 
 
 def _packed(fault: Exception) -> _Fault:
+    from traceback import format_exception  # noqa: PLC0415 - start-up
+
     kinds = tuple(kind.__name__ for kind in type(fault).__mro__)
     fields: dict[str, Any] = {"message": str(fault)}
     if isinstance(fault, CapsuleError):

@@ -44,7 +44,6 @@ from capsule.app.queue import (
 )
 from capsule.app.running import JSON, RunContext, run_item
 from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, project_option
-from capsule.commands.live_view import view_run
 from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import campaign_summary, closing_words, queue_summary
@@ -89,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
     if on_screen:
+        from capsule.commands.live_view import view_run  # noqa: PLC0415 - start-up
+
         return view_run(project, request, args.words)
     tracker = open_tracker(project)
     if not request.items or tracker.traits.authoritative:

@@ -221,7 +221,7 @@ def _in_parts(text: str) -> list[Any]:
         document, *parts = [each for (each,) in (*found, documents_in(text[cuts[-1] :]))]
     except ValueError:  # also where there is more than one document, or none
         return []
-    lists = [document.get("items"), *parts] if isinstance(document, dict) else [None]
+    lists: list[Any] = [document.get("items"), *parts] if isinstance(document, dict) else [None]
     if not all(isinstance(each, list) for each in lists) or any(each[-1:] != [None] for each in lists[:-1]):
         return []
     items = chain.from_iterable(each[:-1] for each in lists[:-1])
