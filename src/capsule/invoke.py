@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from capsule.commands.arguments import parse
@@ -42,19 +41,17 @@ def invoke(words: list[str]) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    verb = VERBS.get(name) or INTERNAL.get(name)
-    if verb is None:
+    if name not in VERBS and name not in INTERNAL:
         near = nearest(name, VERBS)
         hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
         raise UsageError(f"There is no command `{name}`.", hint)
     gc.set_threshold(100_000)  # most commands end before there is any garbage
     atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
     _load_msgspec()
-    module = import_module(f"capsule.commands.{verb.module}")
-    args = parse(name, module, words, usage_error=verb.usage_error)
+    args = parse(name, words)
     if os.environ.get("CAPSULE_REPOSITORY") and name in VERBS and name not in _READING:
         _refuse_inside_a_phase(name, getattr(args, "project_dir", None) or ".")
-    code = int(module.run(args))
+    code = int(args.command(args))
     sys.stdout.flush()  # while a full disk can still be reported
     return code
 

@@ -7,14 +7,12 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 from capsule.catalog import Catalog
 from capsule.commands.arguments import parse
-from capsule.commands.verbs import VERBS
 from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import UsageError
@@ -657,7 +655,7 @@ PARSED = [
 
 
 def _parse(verb: str, words: list[str]) -> argparse.Namespace:
-    return parse(verb, import_module(f"capsule.commands.{VERBS[verb].module}"), words)
+    return parse(verb, words)
 
 
 @pytest.mark.promise("004-commands.arguments", "004-follow-ups.command-tests")

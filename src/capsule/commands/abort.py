@@ -10,14 +10,11 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import abort
-from capsule.commands.arguments import item_argument, project_option, warn
+from capsule.commands.arguments import item_argument, warn
 from capsule.core.item import check_id
 from capsule.project import open_project
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    item_argument(parser)
-    project_option(parser)
+arguments = item_argument
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import accept
-from capsule.commands.arguments import commit_option, item_argument, project_option, text_of, warn
+from capsule.commands.arguments import commit_option, item_argument, text_of, warn
 from capsule.project import open_project, open_tracker
 
 
@@ -27,7 +27,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("check", metavar="CHECK", help="the name of the check, such as demanded")
     parser.add_argument("--because", metavar="TEXT", required=True, help="the reason; - reads it from stdin")
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

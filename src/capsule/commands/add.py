@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
-from capsule.commands.arguments import ITEM_ID, commit_option, plain, project_option, text_of, warn
+from capsule.commands.arguments import ITEM_ID, commit_option, plain, text_of, warn
 from capsule.project import open_project, open_tracker
 
 
@@ -36,7 +36,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     first = "an item that must be done first"
     parser.add_argument("--depends-on", metavar="ID", type=ITEM_ID, action="append", default=[], help=first)
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

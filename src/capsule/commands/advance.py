@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import advance
-from capsule.commands.arguments import commit_option, item_argument, project_option, warn
+from capsule.commands.arguments import commit_option, item_argument, warn
 from capsule.core.item import stands_at
 from capsule.project import open_project, open_tracker
 
@@ -25,7 +25,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     parser.add_argument("--to", metavar="PHASE", help="the phase to continue from")
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

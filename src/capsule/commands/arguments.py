@@ -6,9 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from types import ModuleType
+from importlib import import_module
 from typing import Any, NoReturn
 
+from capsule.commands.verbs import INTERNAL, VERBS
 from capsule.core.errors import UsageError
 from capsule.core.text import without_controls
 
@@ -37,22 +38,28 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def parser_for(name: str, module: ModuleType, *, usage_error: int = 2) -> Parser:
+def parser_for(name: str) -> Parser:
+    """Build the parser of a command: its own arguments, and --project-dir where it works in a project."""
+    verb = VERBS.get(name) or INTERNAL[name]
+    module = import_module(f"capsule.commands.{verb.module}")
     parser = Parser(
         prog=f"capsule {name}",
         description=module.__doc__,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=terminal_width() - 2),
         allow_abbrev=False,
     )
-    parser.usage_error = usage_error
-    module.arguments(parser)
+    parser.usage_error = verb.usage_error
+    if hasattr(module, "arguments"):
+        module.arguments(parser)
+    if verb.in_project:
+        parser.add_argument("--project-dir", metavar="DIR", help="the project (default: the one around this directory)")
+    parser.set_defaults(command=module.run)
     return parser
 
 
-def parse(name: str, module: ModuleType, words: list[str], *, usage_error: int = 2) -> argparse.Namespace:
-    args = parser_for(name, module, usage_error=usage_error).parse_args(words)
-    args.usage_error, args.words = usage_error, words
-    return args
+def parse(name: str, words: list[str]) -> argparse.Namespace:
+    """Parse the words after the name of a command; `command(args)` of the result runs it."""
+    return parser_for(name).parse_args(words, argparse.Namespace(words=words))
 
 
 def text_of(option: str | None) -> str:
@@ -84,10 +91,6 @@ def terminal_width(unknown: int = 80) -> int:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or unknown
     except (ValueError, OSError):
         return unknown
-
-
-def project_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--project-dir", metavar="DIR", help="the project (default: the one around this directory)")
 
 
 def item_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import EndedMission, clean, clean_all, foreign_worktrees
-from capsule.commands.arguments import item_argument, project_option, warn
+from capsule.commands.arguments import item_argument, warn
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
@@ -21,7 +21,6 @@ from capsule.reports.style import clean as printable
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser, nargs="?")
     parser.add_argument("--all", action="store_true", help="every mission that has a worktree")
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

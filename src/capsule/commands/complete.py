@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import Archived, complete
-from capsule.commands.arguments import commit_option, item_argument, project_option, warn
+from capsule.commands.arguments import commit_option, item_argument, warn
 from capsule.project import open_project, open_tracker
 from capsule.reports.style import clean
 
@@ -24,7 +24,6 @@ from capsule.reports.style import clean
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,11 +9,10 @@ Shells that start afterwards complete commands and options. For zsh, ~/.zfunc mu
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 
 import shtab
 
-from capsule.commands.arguments import Parser
+from capsule.commands.arguments import Parser, parser_for
 from capsule.commands.verbs import VERBS
 
 
@@ -32,6 +31,8 @@ def whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="the version")
     commands = parser.add_subparsers(metavar="COMMAND")
     for name, verb in VERBS.items():
-        module = import_module(f"capsule.commands.{verb.module}")
-        module.arguments(commands.add_parser(name, help=verb.help, description=module.__doc__))
+        own = parser_for(name)
+        commands.add_parser(
+            name, help=verb.help, description=own.description, parents=[own], conflict_handler="resolve"
+        )
     return parser

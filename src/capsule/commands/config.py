@@ -19,7 +19,7 @@ import os
 import re
 from pathlib import Path
 
-from capsule.commands.arguments import project_option, warn
+from capsule.commands.arguments import warn
 from capsule.core.errors import UsageError
 from capsule.core.text import did_you_mean
 from capsule.settings import load_settings
@@ -33,7 +33,6 @@ Row = tuple[str, object, str]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", nargs="?", metavar="KEY", help="a setting or a section, such as execution.max_retries")
     parser.add_argument("--json", action="store_true", help="machine-readable")
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 
 from capsule.app.runners import start_runner
-from capsule.commands.arguments import project_option
 from capsule.commands.logs import Shelf
 from capsule.commands.output import what_stands_against_a_screen
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, end_of
@@ -49,7 +48,6 @@ _LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    project_option(parser)
     parser.add_argument("--plain", action="store_true", help="text instead of a screen")
     parser.add_argument("--once", action="store_true", help="with --plain: print once and exit")
     parser.add_argument("--web", action="store_true", help="serve it to a browser")

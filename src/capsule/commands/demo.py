@@ -28,7 +28,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -137,9 +136,9 @@ def _type(words: tuple[str, ...], root: Path) -> int:
     """Run `capsule WORDS` in this process."""
     name, *rest = words
     print(f"\n$ capsule {shlex.join(words)}", file=sys.stderr)
-    module = import_module(f"capsule.commands.{name}")
+    args = parse(name, [*rest, "--project-dir", str(root)])
     with redirect_stdout(sys.stderr):
-        return int(module.run(parse(name, module, [*rest, "--project-dir", str(root)])))
+        return int(args.command(args))
 
 
 def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:

@@ -39,7 +39,6 @@ from pathlib import Path
 from capsule.adapters import Ran, Tracker
 from capsule.app.running import home_for_notifications
 from capsule.catalog import Catalog, adapters
-from capsule.commands.arguments import project_option
 from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError
@@ -144,7 +143,6 @@ Check = Callable[[_Context], Iterable[Finding]]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    project_option(parser)
     parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
     parser.add_argument("--no-tests", action="store_true", help="do not try the test command")
 

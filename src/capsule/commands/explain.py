@@ -22,7 +22,7 @@ from capsule.adapters import Tracker
 from capsule.app.items import find_item
 from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
-from capsule.commands.arguments import ITEM_ID, project_option
+from capsule.commands.arguments import ITEM_ID
 from capsule.commands.status import nothing_yet
 from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
@@ -58,7 +58,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "item", metavar="ID", type=ITEM_ID, nargs="?", help="only this item, and the command that helps"
     )
     parser.add_argument("--json", action="store_true", help="a list, in the order of the queue")
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from capsule.app.items import why_not_committed
 from capsule.catalog import Catalog
-from capsule.commands.arguments import commit_option, project_option, warn
+from capsule.commands.arguments import commit_option, warn
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.project import Project, open_project, open_tracker
 from capsule.settings import PROJECT_TOML
@@ -71,7 +71,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="backlog: make one even if there is a .beads folder",
     )
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from msgspec import Struct
 
-from capsule.commands.arguments import item_argument, project_option
+from capsule.commands.arguments import item_argument
 from capsule.commands.show import find_mission
 from capsule.commands.watching import end_of, holder
 from capsule.core.errors import CapsuleError
@@ -53,7 +53,6 @@ _EVENTS = ".events"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    project_option(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow until the mission stops")
     parser.add_argument("--phase", metavar="NAME", help="only this phase")
     parser.add_argument("--stderr", action="store_true", help="their stderr instead of their stdout")

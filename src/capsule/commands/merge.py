@@ -12,7 +12,7 @@ import argparse
 
 from capsule.app.planning import plan_mission
 from capsule.app.running import PLAIN, merge
-from capsule.commands.arguments import agent_options, item_argument, project_option
+from capsule.commands.arguments import agent_options, item_argument
 from capsule.commands.running import flags_of, output_for, request_of
 from capsule.commands.summary import closing_words
 from capsule.project import open_project, open_tracker
@@ -20,7 +20,6 @@ from capsule.project import open_project, open_tracker
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    project_option(parser)
     agent_options(parser)
     parser.add_argument("--verify", metavar="HOW", help="strict, warn or off")
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")

@@ -23,10 +23,6 @@ from capsule.core.signal import read_signal, signal_json
 CHUNK = 1024 * 1024
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no options: everything comes from stdin."""
-
-
 def run(_args: argparse.Namespace) -> int:
     signal = read_signal(tail(sys.stdin.buffer, WINDOW) if sys.stdin else b"")
     sys.stdout.buffer.write(signal_json(signal).encode() + b"\n")

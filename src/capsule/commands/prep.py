@@ -11,15 +11,12 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.running import prepare
-from capsule.commands.arguments import item_argument, project_option, warn
+from capsule.commands.arguments import item_argument, warn
 from capsule.core.errors import CapsuleError
 from capsule.core.item import check_id
 from capsule.project import open_project, open_tracker
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    item_argument(parser)
-    project_option(parser)
+arguments = item_argument
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.app.missions import known_mission
-from capsule.commands.arguments import ITEM_ID, project_option
+from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import CAMPAIGN, RUN, is_mission
@@ -60,7 +60,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "items", metavar="ID", type=ITEM_ID, nargs="*", help="missions, or epics and features that hold some"
     )
-    project_option(parser)
     parser.add_argument("--run", metavar="NAME", help="the missions of one run: queue, or what `capsule run` was given")
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
     form = parser.add_mutually_exclusive_group()

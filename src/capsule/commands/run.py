@@ -43,7 +43,7 @@ from capsule.app.queue import (
     run_queue,
 )
 from capsule.app.running import JSON, RunContext, run_item
-from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, project_option
+from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument
 from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import campaign_summary, closing_words, queue_summary
@@ -59,7 +59,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser, nargs="?")
     again = "the same as naming the item"
     parser.add_argument("--target", metavar="ID", type=ITEM_ID, action="append", default=[], help=again)
-    project_option(parser)
     agent_options(parser)
     parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
     verify = "strict: a refuted PASS goes back; warn: it is recorded; off: nothing is checked"

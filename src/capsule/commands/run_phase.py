@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from capsule.catalog import Catalog
-from capsule.commands.arguments import agent_options, project_option
+from capsule.commands.arguments import agent_options
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript, compose
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.failure import Reaction
@@ -38,7 +38,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("phase", metavar="PHASE", help="the name of a prompt, such as test-writer")
     parser.add_argument("worktree", metavar="DIR", help="where the agent works")
     parser.add_argument("--feedback", metavar="TEXT", default="", help="feedback of the last review")
-    project_option(parser)
     agent_options(parser)
     parser.add_argument(
         "--workflow", metavar="NAME", default="tdd", help="the workflow whose prompt is used, if several have one"

@@ -7,9 +7,5 @@ import argparse
 from capsule.app.mission_processes import run_for_queue
 
 
-def arguments(_parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
-
-
 def run(_args: argparse.Namespace) -> int:
     return run_for_queue()

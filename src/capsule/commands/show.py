@@ -22,7 +22,7 @@ import sys
 from msgspec.structs import replace
 
 from capsule.app.missions import known_mission, mission_state
-from capsule.commands.arguments import item_argument, project_option
+from capsule.commands.arguments import item_argument
 from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError, UnknownItem
@@ -40,7 +40,6 @@ _NAMED = 3
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    project_option(parser)
     parser.add_argument("--json", action="store_true", help="everything as one JSON object")
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
-from capsule.commands.arguments import project_option, warn
+from capsule.commands.arguments import warn
 from capsule.core.campaign import counts_below, is_container, to_do
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
@@ -68,7 +68,6 @@ class _Layout(NamedTuple):
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="a list of items, with all their fields")
     parser.add_argument("--only", metavar="FIELD=VALUE[,...]", help="items of this kind, such as status=new,tag=ui")
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

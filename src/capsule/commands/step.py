@@ -14,7 +14,7 @@ import argparse
 
 from msgspec.structs import replace
 
-from capsule.commands.arguments import agent_options, item_argument, project_option
+from capsule.commands.arguments import agent_options, item_argument
 from capsule.commands.run import run_in_queue
 from capsule.commands.running import flags_of, request_of
 from capsule.commands.triage import limits
@@ -23,7 +23,6 @@ from capsule.project import open_project, open_tracker
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    project_option(parser)
     agent_options(parser)
     limits(parser)
 

@@ -11,13 +11,8 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import empty_output
-from capsule.commands.arguments import project_option
 from capsule.commands.clean import clean_everything
 from capsule.project import open_project
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ import argparse
 from capsule.app.items import refuse_verb
 from capsule.app.queue import cap_of, triage
 from capsule.app.running import RunContext
-from capsule.commands.arguments import agent_options, dirty_option, project_option
+from capsule.commands.arguments import agent_options, dirty_option
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import queue_summary
 from capsule.project import open_project, open_tracker
@@ -27,7 +27,6 @@ from capsule.reports.plain import QueueReport
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    project_option(parser)
     agent_options(parser)
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     limits(parser)

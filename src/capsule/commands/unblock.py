@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import Unblocked, unblock
-from capsule.commands.arguments import commit_option, item_argument, project_option, text_of, warn
+from capsule.commands.arguments import commit_option, item_argument, text_of, warn
 from capsule.project import open_project, open_tracker
 
 
@@ -28,7 +28,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     parser.add_argument("--notes", metavar="TEXT", help="for the next agent of its mission; - reads it from stdin")
     commit_option(parser)
-    project_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 
 class Verb:
-    """A command: its module, its line in the list, and the exit code of a usage error."""
+    """A command: its module, its line in the list, the exit code of a usage error, and whether it has --project-dir."""
 
-    def __init__(self, module: str, words: str, usage_error: int = 2) -> None:
+    def __init__(self, module: str, words: str, usage_error: int = 2, *, in_project: bool = True) -> None:
         self.module = module
         self.help = words
         self.usage_error = usage_error
+        self.in_project = in_project
 
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "See it work": {
-        "demo": Verb("demo", "run two tasks through the whole pipeline, with a scripted agent"),
+        "demo": Verb("demo", "run two tasks through the whole pipeline, with a scripted agent", in_project=False),
         "doctor": Verb("doctor", "check what is installed, what is missing, and how to get it"),
     },
     "Work": {
@@ -42,19 +43,19 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "close": Verb("close", "close an item that will not be done, with the reason"),
     },
     "Step by step": {
-        "setup-template": Verb("setup_template", "create the demo project", 1),
+        "setup-template": Verb("setup_template", "create the demo project", 1, in_project=False),
         "run-pipeline": Verb("run_pipeline", "take one item through its workflow; never the queue"),
         "prep": Verb("prep", "create a worktree and a worklog for an item", 1),
         "run-phase": Verb("run_phase", "run one agent with one prompt in a directory"),
-        "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin"),
+        "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin", in_project=False),
         "merge": Verb("merge", "merge a mission that is signed off"),
         "teardown": Verb("teardown", "remove all worktrees; keep logs and journal", 1),
     },
     "Other": {
-        "completion": Verb("completion", "print a completion script for bash, zsh or tcsh"),
-        "version": Verb("version", "print the version"),
+        "completion": Verb("completion", "print a completion script for bash, zsh or tcsh", in_project=False),
+        "version": Verb("version", "print the version", in_project=False),
     },
 }
-INTERNAL = {"_runner": Verb("runner", "run one mission for a queue")}
+INTERNAL = {"_runner": Verb("runner", "run one mission for a queue", in_project=False)}
 """What Capsule starts itself, and no list names."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
