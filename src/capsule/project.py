@@ -71,6 +71,11 @@ class Project:
         return self.state_folder / "keepers"
 
     @cached_property
+    def tracker(self) -> Tracker:
+        """Opened when somebody first asks; `open_tracker` reads it anew."""
+        return open_tracker(self)
+
+    @cached_property
     def redactor(self) -> Redactor:
         return redactor_of(self.settings, self.env)
 

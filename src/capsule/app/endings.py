@@ -1,6 +1,6 @@
 """End missions, and finish what a killed one left unrecorded.
 
-Abort, clean and teardown differ in what they keep, and salvage the same way first.
+`abort`, `clean` and `teardown` differ in what they keep; each salvages first.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from capsule.adapters import Order, Tracker
+from capsule.adapters import Order
 from capsule.app.missions import known_mission, mission_state
 from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
 from capsule.core.event import Abandoned
@@ -44,40 +45,26 @@ class EndedMission(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def abort(project: Project, mission: str) -> EndedMission | None:
-    """Stop a mission, keep its branch and salvage the rest; None where there is nothing to end."""
+def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | None:
+    """Stop a mission and salvage its work, also its branch if that is to go; None where nothing is left of it."""
     if not _leftovers(project, mission):
         known_mission(project, mission)
         return None
     stopped = _stop_runner(project, mission)
-    ended = end_mission(project, mission, how="aborted", branch=False)
+    ended = end_mission(project, mission, how="cleaned" if branch else "aborted", branch=branch)
     kept = bool(project.git.resolve(f"refs/heads/capsule-{mission}"))
     return ended._replace(was_running=stopped, branch_kept=kept)
 
 
-def clean(project: Project, mission: str) -> EndedMission | None:
-    """Stop a mission and delete its branch too, once everything is salvaged; None where nothing is left of it."""
-    if not _leftovers(project, mission):
-        known_mission(project, mission)
-        return None
-    _stop_runner(project, mission)
-    return end_mission(project, mission, how="cleaned", branch=True)
-
-
-def clean_all(project: Project) -> Iterator[EndedMission]:
-    """Clean every mission that has a worktree, except those that run."""
+def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMission]:
+    """Clean these missions, except those that run."""
     journal = project.journal()
-    for mission in _worktrees(project)[0]:
+    for mission in missions:
         pid = journal.running(mission)
         if pid is not None:
             yield EndedMission(mission, running=pid)
         else:
             yield end_mission(project, mission, how="cleaned", branch=True)
-
-
-def foreign_worktrees(project: Project) -> list[str]:
-    """Name the folders among the worktrees that Capsule did not make."""
-    return _worktrees(project)[1]
 
 
 def empty_output(project: Project) -> bool:
@@ -103,14 +90,14 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> En
     return EndedMission(mission, salvage, warnings=warnings)
 
 
-def record_last_step(project: Project, tracker: Tracker, mission: str) -> None:
+def record_last_step(project: Project, mission: str) -> None:
     """Write down the outcome of a step that was killed before its tracker was told."""
     words = words_at(project, mission_state(project, mission).base)
-    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(mission):
+    with open_services(project, project.tracker, words, FanOut(), None) as services, services.journal.claim(mission):
         sync_tracker(load_state(services, mission), services)
 
 
-def reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -> None:
+def reopen_mission(project: Project, item: Item, notes: str) -> None:
     """Journal now that a halted mission goes on, so that whoever runs it next, the queue too, does."""
     state = mission_state(project, item.id)
     order = Order(
@@ -122,7 +109,7 @@ def reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -
         policy=state.policy,
         notes=notes,
     )
-    with open_services(project, tracker, words_at(project, state.base), FanOut(), None) as services:
+    with open_services(project, project.tracker, words_at(project, state.base), FanOut(), None) as services:
         reopen(order, services)
 
 
@@ -180,12 +167,15 @@ def _leftovers(project: Project, mission: str) -> bool:
     return found
 
 
-def _worktrees(project: Project) -> tuple[list[str], list[str]]:
+def worktrees(project: Project) -> tuple[list[str], list[str]]:
     """Name the missions that have a worktree, and the folders beside them that are not ours."""
     folder = project.root / ".capsule" / "worktrees"
     names = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
     without_folder = {ref.split("/", 3)[3] for ref in project.git.refs("refs/capsule/base")} - names
-    ours = {name for name in _made_by_us(project) if _is_id(name)} if names else set()
+    ours = set()
+    for name in _made_by_us(project) if names else ():
+        with suppress(InvalidId):
+            ours.add(check_id(name))
     return sorted((names & ours) | without_folder), sorted(names - ours)
 
 
@@ -196,11 +186,3 @@ def _made_by_us(project: Project) -> set[str]:
     streams = journal.missions()
     journal.close()
     return {*streams, *(ref.split("/", 3)[3] for ref in refs)}
-
-
-def _is_id(name: str) -> bool:
-    try:
-        check_id(name)
-    except CapsuleError:
-        return False
-    return True

@@ -33,7 +33,6 @@ class ItemLock(NamedTuple):
     """An item that nobody else moves while we hold it, and how its mission stands."""
 
     project: Project
-    tracker: Tracker
     item: Item
     mission: MissionState
     journal: SqliteJournal
@@ -64,9 +63,9 @@ def find_item(tracker: Tracker, item_id: str) -> Item:
 
 
 @contextmanager
-def lock_item(project: Project, tracker: Tracker, item_id: str) -> Iterator[ItemLock]:
+def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
     """Hold the item's mission, also one that never began; LockHeld where it runs."""
-    find_item(tracker, item_id)
+    find_item(project.tracker, item_id)
     pid = running(project, {item_id}).get(item_id)
     if pid is not None:
         who = f"pid {pid}" if pid else "somewhere else"
@@ -79,12 +78,12 @@ def lock_item(project: Project, tracker: Tracker, item_id: str) -> Iterator[Item
         # A step whose outcome is not in the backlog yet comes first: it would undo what is changed before it.
         from capsule.app.endings import record_last_step  # noqa: PLC0415 - start-up
 
-        record_last_step(project, tracker, item_id)
+        record_last_step(project, item_id)
     journal = project.journal()
     try:
         with journal.claim(item_id):
             state = replay(event for _, event in journal.events(item_id))
-            yield ItemLock(project, tracker, find_item(tracker, item_id), state, journal)
+            yield ItemLock(project, find_item(project.tracker, item_id), state, journal)
     finally:
         journal.close()
 
@@ -94,22 +93,22 @@ def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_c
     before, at = held.item, SystemClock().now()
     assignment = Assign(before.id, {**values, "updated": at})
     message = tagged(before.id, tag, words)
-    _, warnings = record(held.project, held.tracker, message, (assignment,), no_commit=no_commit)
+    _, warnings = record(held.project, message, (assignment,), no_commit=no_commit)
     if not held.mission.under_way:
         return Moved(before, with_values(before, assignment.values), warnings)
-    after = held.tracker.item(before.id)
+    after = held.project.tracker.item(before.id)
     event = MovedByHand(at=at, what="item", expected=stands_at(before), found=stands_at(after), item=after)
     held.journal.note(before.id, event)
     return Moved(before, after, warnings)
 
 
 def record(
-    project: Project, tracker: Tracker, message: str, assignments: Sequence[Assignment], *, no_commit: bool
+    project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
     """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
-    obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
+    obstacle = "" if no_commit else why_not_committed(project.git, project.tracker.own_files())
     entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
-    store = open_state_store(tracker, project.git, project.branch)
+    store = open_state_store(project.tracker, project.git, project.branch)
     booked = store.write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]
     return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))

@@ -32,7 +32,7 @@ from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import Event
 from capsule.engine.dispatch import SharedLimits
 from capsule.engine.run_mission import run_until_halt
-from capsule.project import Project, open_project, open_tracker
+from capsule.project import Project, open_project
 from capsule.rules import words_at
 from capsule.settings import Loaded
 from capsule.system.stop import Stop
@@ -266,7 +266,7 @@ def _run(task: _Task, queue: _Queue) -> None:
     words = words_at(project, task.order.base)
     with (
         Stop() as stop,
-        open_services(project, open_tracker(project), words, queue, stop, model=task.model) as opened,
+        open_services(project, project.tracker, words, queue, stop, model=task.model) as opened,
         opened.journal.join(task.lease.stream, task.lease.epoch),
     ):
         queue.tell(_Told(listens=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -72,9 +71,7 @@ class ItemDraft(Struct, frozen=True):
     parent: str = ""
 
 
-def add_item(
-    project: Project, tracker: Tracker, draft: ItemDraft, *, no_commit: bool = False
-) -> tuple[str, tuple[str, ...]]:
+def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> tuple[str, tuple[str, ...]]:
     """Put an item into the tracker; return its id and warnings."""
     draft = replace(
         draft,
@@ -82,14 +79,14 @@ def add_item(
         tags=tuple(dict.fromkeys(draft.tags)),
         depends_on=tuple(dict.fromkeys(check_id(other) for other in draft.depends_on)),
     )
-    traits = tracker.traits
+    traits = project.tracker.traits
     given = [name for name in (*BEADS_FIELDS, *LEVELS) if getattr(draft, name) and name not in traits.fields]
     if given:
-        this, whose = traits.described.format(tracker.name), "a backlog" if given[0] in LEVELS else "beads"
+        this, whose = traits.described.format(project.tracker.name), "a backlog" if given[0] in LEVELS else "beads"
         raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
-    changes = _changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, no_commit=no_commit)
     for other in draft.depends_on:
-        _check_known(tracker, other, "to depend on")
+        _check_known(project.tracker, other, "to depend on")
     return changes.add(draft)
 
 
@@ -123,10 +120,10 @@ def _check_known(tracker: Tracker, other: str, why: str) -> None:
 # ---- advance
 
 
-def advance(project: Project, tracker: Tracker, item_id: str, *, to: str = "", no_commit: bool = False) -> Moved:
+def advance(project: Project, item_id: str, *, to: str = "", no_commit: bool = False) -> Moved:
     """Move an item of the backlog one step on, or to a phase."""
-    refuse_verb(tracker, "advance", f"Go on with a bead: capsule run {item_id}, or capsule step {item_id}")
-    with lock_item(project, tracker, item_id) as held:
+    refuse_verb(project.tracker, "advance", f"Go on with a bead: capsule run {item_id}, or capsule step {item_id}")
+    with lock_item(project, item_id) as held:
         before, values = held.item, _advanced(held, to)
         after = with_values(before, values)
         same = before.status is after.status and before.phase
@@ -151,20 +148,24 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
     if not wanted and item.phase in names and workflow.phase(item.phase).doer == "do":
         hint = f"Go on with `capsule run {item.id}`, or say that it is done: capsule complete {item.id}"
         raise Refused(f"{item.id} is at {item.phase}, which Capsule does by itself.", hint)
+    target = here = item.phase if item.phase in phases else phases[0]
     if wanted:
-        return _to(held, wanted.lower(), phases, workflow)
-    here = item.phase if item.phase in phases else phases[0]
-    if item.status is Status.IN_PROGRESS:
+        target = wanted.lower()
+        _check_target(held, target, phases, workflow)
+    elif item.status is Status.IN_PROGRESS:
         if here == phases[-1]:
             hint = f"Say that it is done: capsule complete {item.id}"
             raise Refused(f"{item.id} is at {here}, and there is no phase after that.", hint)
-        return {"phase": phases[phases.index(here) + 1]}
+        target = phases[phases.index(here) + 1]
+    if item.status is Status.IN_PROGRESS:
+        return {"phase": target}
     status = ONWARDS[item.status]
     check_move(item, status)
-    return {"status": status.value} if status is Status.SCOPED else {"status": status.value, "phase": here}
+    return {"status": status.value} if status is Status.SCOPED else {"status": status.value, "phase": target}
 
 
-def _to(held: ItemLock, target: str, phases: tuple[str, ...], workflow: Workflow) -> dict[str, Value]:
+def _check_target(held: ItemLock, target: str, phases: tuple[str, ...], workflow: Workflow) -> None:
+    """Refuse a phase that the item cannot be moved to: documents of the phases in between have to be written."""
     item = held.item
     if target not in phases:
         hint = did_you_mean(target, phases, f"There are: {', '.join(phases)}.")
@@ -178,20 +179,10 @@ def _to(held: ItemLock, target: str, phases: tuple[str, ...], workflow: Workflow
         raise Refused(f"{item.id} is at {target} already.", f"Go on with it: capsule run {item.id}")
     here = item.phase if item.phase in phases else phases[0]
     skipped = phases[phases.index(here) : phases.index(target)]
-    _check_documents(held, [workflow.phase(name).artefact for name in skipped], target)
-    if item.status is Status.IN_PROGRESS:
-        return {"phase": target}
-    status = ONWARDS[item.status]
-    check_move(item, status)
-    return {"status": status.value, "phase": target}
-
-
-def _check_documents(held: ItemLock, kinds: Iterable[str], target: str) -> None:
-    """Refuse to skip a phase whose document is not written, in the place or, before there is one, in the checkout."""
-    item, worktree = held.item, held.project.root / ".capsule" / "worktrees" / held.item.id
+    worktree = held.project.root / ".capsule" / "worktrees" / item.id
     root = worktree if worktree.is_dir() else held.project.root
     paths = [path.relative_to(root).as_posix() for path in root.glob(f"changes/{item.id}_*/*")]
-    for kind in filter(None, kinds):
+    for kind in filter(None, (workflow.phase(name).artefact for name in skipped)):
         if not any(_is_written(root / path) for path in artefact_paths(item.id, kind, paths)):
             raise Refused(
                 f"{item.id} cannot skip to {target}: its {kind} is missing or empty.",
@@ -222,23 +213,23 @@ class Unblocked(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
+def unblock(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Unblock an item that waits for a person."""
-    changes = _changes_of(project, tracker, no_commit=no_commit)
-    with lock_item(project, tracker, item_id) as held:
+    changes = _changes_of(project, no_commit=no_commit)
+    with lock_item(project, item_id) as held:
         done = changes.unblock(held, notes)
     if done.goes_on_from:
         from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
-        reopen_mission(project, tracker, done.item, notes)
+        reopen_mission(project, done.item, notes)
     return done
 
 
-def approve(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
+def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Say yes to an item of the backlog that waits for a decision."""
-    refuse_verb(tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
-    changes = _changes_of(project, tracker, no_commit=no_commit)
-    with lock_item(project, tracker, item_id) as held:
+    refuse_verb(project.tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
+    changes = _changes_of(project, no_commit=no_commit)
+    with lock_item(project, item_id) as held:
         block = _block_of(held.item)
         if block.kind != DECISION:
             raise Refused(
@@ -260,7 +251,7 @@ def _block_of(item: Item) -> Blocked:
 
 
 def accept(
-    project: Project, tracker: Tracker, item_id: str, check: str, because: str, *, no_commit: bool = False
+    project: Project, item_id: str, check: str, because: str, *, no_commit: bool = False
 ) -> tuple[Accepted, tuple[str, ...], tuple[str, ...]]:
     """Accept one refuted claim of a mission, for the tree that was judged, and unblock its item.
 
@@ -268,8 +259,8 @@ def accept(
     """
     if not because:
         raise UsageError("The reason is empty.", "Say why it may stand: it is shown with the mission for ever.")
-    changes = _changes_of(project, tracker, no_commit=no_commit)
-    with lock_item(project, tracker, item_id) as held:
+    changes = _changes_of(project, no_commit=no_commit)
+    with lock_item(project, item_id) as held:
         state = _with_refutation(held, check)
         known = state.refused[check]
         event = Accepted(
@@ -325,22 +316,22 @@ Archived = tuple[Item, "EndedMission | None", tuple[str, ...]]
 """An item that is out of its tracker, how its mission was ended where one was under way, and warnings."""
 
 
-def complete(project: Project, tracker: Tracker, item_id: str, *, no_commit: bool = False) -> Archived:
+def complete(project: Project, item_id: str, *, no_commit: bool = False) -> Archived:
     """Say that an item is done: archive it, or close it in its tracker."""
-    return _archive(project, tracker, item_id, "", no_commit=no_commit)
+    return _archive(project, item_id, "", no_commit=no_commit)
 
 
-def close(project: Project, tracker: Tracker, item_id: str, reason: str, *, no_commit: bool = False) -> Archived:
+def close(project: Project, item_id: str, reason: str, *, no_commit: bool = False) -> Archived:
     """Say that an item will not be done, and why."""
     if not reason:
         raise UsageError("The reason is empty.", "Say why it will not be done: somebody will ask.")
-    return _archive(project, tracker, item_id, reason, no_commit=no_commit)
+    return _archive(project, item_id, reason, no_commit=no_commit)
 
 
-def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_commit: bool) -> Archived:
+def _archive(project: Project, item_id: str, why: str, *, no_commit: bool) -> Archived:
     """Archive it in the tracker first, which may refuse; then end its mission."""
-    changes = _changes_of(project, tracker, no_commit=no_commit)
-    with lock_item(project, tracker, item_id) as held:
+    changes = _changes_of(project, no_commit=no_commit)
+    with lock_item(project, item_id) as held:
         item, left = held.item, held.mission.under_way
         warnings = changes.archive(held, why)
     if not left:
@@ -357,11 +348,8 @@ def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_c
 class _TrackerChanges:
     """Change items through their tracker, which may refuse; nothing is committed."""
 
-    def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
-        if no_commit:
-            this = tracker.traits.described.format(tracker.name)
-            raise UsageError(f"--no-commit is for a backlog, and {this}.", "Leave it out: nothing is committed.")
-        self._project, self._tracker = project, tracker
+    def __init__(self, project: Project, *, no_commit: bool) -> None:
+        self._project, self._tracker, self._no_commit = project, project.tracker, no_commit
 
     def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
         """Add it with a reference of ours: should the tracker be asked twice, it is added once."""
@@ -428,10 +416,6 @@ class _TrackerChanges:
 class _CommittedChanges(_TrackerChanges):
     """Change items by a commit of their tracker's files, or only save them."""
 
-    def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
-        super().__init__(project, tracker, no_commit=False)
-        self._no_commit = no_commit
-
     def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
         project, at = self._project, SystemClock().now()
         given: dict[str, Value] = {
@@ -451,7 +435,7 @@ class _CommittedChanges(_TrackerChanges):
         with lock:  # one at a time: the commit's first line names an id that nobody else has taken
             last = cast("CommittedTracker", self._tracker).last_id
             subject = tagged(f"{project.settings.project.prefix}-{last + 1:03}", "ADD", draft.title)
-            booked, warnings = record(project, self._tracker, subject, (new,), no_commit=self._no_commit)
+            booked, warnings = record(project, subject, (new,), no_commit=self._no_commit)
         return booked.added[0], warnings
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
@@ -471,10 +455,15 @@ class _CommittedChanges(_TrackerChanges):
     def archive(self, held: ItemLock, why: str) -> tuple[str, ...]:
         assignments = archived(held.item, SystemClock().now(), "archive", why)
         subject = archive_subject(held.item, "archive", why)
-        return record(self._project, self._tracker, subject, assignments, no_commit=self._no_commit)[1]
+        return record(self._project, subject, assignments, no_commit=self._no_commit)[1]
 
 
-def _changes_of(project: Project, tracker: Tracker, *, no_commit: bool) -> _TrackerChanges:
-    """Choose how this tracker is changed by hand."""
-    kind = _CommittedChanges if tracker.traits.authoritative else _TrackerChanges
-    return kind(project, tracker, no_commit=no_commit)
+def _changes_of(project: Project, *, no_commit: bool) -> _TrackerChanges:
+    """Choose how the project's tracker is changed by hand."""
+    traits = project.tracker.traits
+    if traits.authoritative:
+        return _CommittedChanges(project, no_commit=no_commit)
+    if no_commit:
+        this = traits.described.format(project.tracker.name)
+        raise UsageError(f"--no-commit is for a backlog, and {this}.", "Leave it out: nothing is committed.")
+    return _TrackerChanges(project, no_commit=False)

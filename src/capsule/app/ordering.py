@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from capsule.adapters import Tracker
 from capsule.core.decide import Move
 from capsule.core.item import Item
 from capsule.core.schedule import QueuePosition, queue
@@ -16,7 +15,6 @@ from capsule.rules import guardrails_of
 
 def queued(
     project: Project,
-    tracker: Tracker,
     states: Mapping[str, MissionState],
     items: Sequence[Item],
     left_alone: Mapping[str, str] | None = None,
@@ -25,7 +23,7 @@ def queued(
 ) -> list[QueuePosition]:
     """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
     guardrails = guardrails_of(project.settings)
-    if tracker.traits.authoritative:
+    if project.tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}

@@ -9,12 +9,12 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from capsule.adapters import Order, Tracker
+from capsule.adapters import Order
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.event import MissionStarted
-from capsule.core.item import Item, Status
+from capsule.core.item import Status
 from capsule.core.state import MissionState, Step, agent_for, apply
 from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
@@ -53,16 +53,14 @@ class MissionPlan(Struct, frozen=True):
     """A mission that can be run: its order, and what was found out on the way to it."""
 
     project: Project
-    tracker: Tracker
     words: Catalog
-    item: Item
     state: MissionState
     order: Order
     notes: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
-        return self.state.finished and self.item.status is Status.DONE
+        return self.state.finished and self.order.item.status is Status.DONE
 
     @property
     def began(self) -> bool:
@@ -72,16 +70,15 @@ class MissionPlan(Struct, frozen=True):
     @property
     def merged_already(self) -> bool:
         """All but the tracker knows it: there is nothing to run, only an item to close."""
-        return only_to_be_closed(self.state) and self.item.status is Status.IN_PROGRESS
+        return only_to_be_closed(self.state) and self.order.item.status is Status.IN_PROGRESS
 
 
-def plan_mission(
-    project: Project, tracker: Tracker, item_id: str, request: RunRequest, *, start: str = ""
-) -> MissionPlan:
+def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: str = "") -> MissionPlan:
     """Refuse what is missing, with how to get it; nothing has been created yet.
 
     `start` is the ref that a mission with a worktree of its own starts from, where it is not what is checked out.
     """
+    tracker = project.tracker
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
     closed = item.status is Status.DONE and not state.under_way and not state.finished
@@ -97,7 +94,9 @@ def plan_mission(
         if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
             repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=request.rebase)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, request.workflow)
-    _refuse_unknown_phase(item, workflow)
+    if item.phase and item.phase.lower() not in workflow.names():  # mistyped, it must not be taken for the first one
+        hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
+        raise CapsuleError(f"{item_id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
         if workflow.publishes_steps and into != project.branch:
@@ -107,7 +106,7 @@ def plan_mission(
         into, notes = _step_by_step(project, request), ()
         base = repository.base_of(project.git, f"refs/heads/{into}")
     else:
-        into, notes = _merged_at_the_end(project, tracker, base, request, held=bool(prepared or request.base or start))
+        into, notes = _merged_at_the_end(project, base, request, held=bool(prepared or request.base or start))
     order = Order(
         mission=item_id,
         item=item,
@@ -120,7 +119,7 @@ def plan_mission(
         rebase=request.rebase,
     )
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
-    return MissionPlan(project, tracker, words, item, state, order, told)
+    return MissionPlan(project, words, state, order, told)
 
 
 def check_repository(project: Project) -> None:
@@ -128,13 +127,6 @@ def check_repository(project: Project) -> None:
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
-
-
-def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:
-    """A phase that somebody mistyped must not be taken for the first one."""
-    if item.phase and item.phase.lower() not in workflow.names():
-        hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
-        raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
 
 
 def _without_effect(project: Project, words: Catalog, workflow: Workflow) -> list[str]:
@@ -172,15 +164,13 @@ def _prepared_base(project: Project, item_id: str) -> str:
     return project.git.refs(ref).get(ref, "")
 
 
-def _merged_at_the_end(
-    project: Project, tracker: Tracker, base: str, request: RunRequest, *, held: bool
-) -> tuple[str, tuple[str, ...]]:
+def _merged_at_the_end(project: Project, base: str, request: RunRequest, *, held: bool) -> tuple[str, tuple[str, ...]]:
     """Say which branch the work is merged into, and note uncommitted edits, which are no part of it."""
     into = request.into or repository.main_branch(project.git, project.settings.project.main)
     if request.into and not project.git.resolve(f"refs/heads/{into}"):
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
     repository.refuse_if_ahead(project.git, base, into)
-    dirty = repository.dirty_paths(project.git, tracker.own_files(), head="" if held else base)
+    dirty = repository.dirty_paths(project.git, project.tracker.own_files(), head="" if held else base)
     what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
     note = f"{what}; the mission starts from {base[:12]}."
     return into, (note,) if dirty else ()
@@ -197,11 +187,12 @@ def _step_by_step(project: Project, request: RunRequest) -> str:
     return project.branch
 
 
-def refuse_dirty(project: Project, tracker: Tracker, request: RunRequest) -> None:
+def refuse_dirty(project: Project, request: RunRequest) -> None:
     """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
     repository.refuse_if_gone(project.git)
     recording = os.path.relpath(request.record, project.root) if request.record else ""
-    dirty = [] if request.allow_dirty else repository.dirty_paths(project.git, (*tracker.own_files(), recording))
+    ours = (*project.tracker.own_files(), recording)
+    dirty = [] if request.allow_dirty else repository.dirty_paths(project.git, ours)
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
         hint = "Commit them; or --allow-dirty goes on, leaves your edits alone, and asks where work would touch them."
@@ -234,7 +225,9 @@ def preview(plan: MissionPlan, model: str) -> Iterator[str]:
     yield f"{order.mission}: {' '.join(order.item.title.split())}"
     yield f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}"
     yield f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}"
-    with open_services(plan.project, plan.tracker, plan.words, FanOut(), None, model=model, dry=True) as services:
+    with open_services(
+        plan.project, plan.project.tracker, plan.words, FanOut(), None, model=model, dry=True
+    ) as services:
         for name in state.to_do:
             phase = state.workflow.phase(name)
             yield f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})"

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Order, Tracker
+from capsule.adapters import Order
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
@@ -39,8 +39,6 @@ from capsule.services import Services
 from capsule.workspaces import repository
 from capsule.workspaces.upgrade import put_away_old_work
 
-QUEUE = f"{RUN}queue"
-"""The stream of a run; no item can have this name."""
 _MOST_SHOWN = 100
 _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
@@ -49,32 +47,26 @@ _FOR_ONE_TASK = {
 }
 
 
-def run_queue(run: RunContext, report: RunReport) -> int:
+def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> int:
     """Work through the whole queue, or take the named items to their end; return the exit code.
 
-    The report is the caller's, so that it is there however the run ends.
+    `triage` has every new item assessed, and takes none further. The report is the caller's, so that it is there
+    however the run ends.
     """
-    request = run.request
+    request, named = run.request, run.request.items or None
     _refuse_fresh_queue(request)
     for item_id in request.items:
-        _make_way(run, run.tracker.item(item_id))
-    stream = f"{RUN}run-{request.items[0]}" if request.items else QUEUE
-    named = request.items or None
-    plan = RunPlan(stream, cap_of(run.project, request), only=named, to_the_end=bool(named))
+        _make_way(run, run.project.tracker.item(item_id))
+    name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
+    statuses = (Status.NEW,) if triage else None
+    plan = RunPlan(f"{RUN}{name}", cap_of(run.project, request), named, statuses, to_the_end=bool(named))
     _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services)))
     return max([report.exit_code, *report.halts]) if named else report.exit_code
 
 
-def triage(run: RunContext, report: RunReport) -> int:
-    """Have every new item of the backlog assessed, and take none further; return the exit code."""
-    plan = RunPlan(f"{RUN}triage", cap_of(run.project, run.request), statuses=(Status.NEW,))
-    _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services)))
-    return report.exit_code
-
-
 def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services], tuple[RunPlan, JobSource]]) -> None:
     """Open the services, set up the run in it, and work through its items."""
-    project, tracker = run.project, run.tracker
+    project, tracker = run.project, run.project.tracker
     tracker.items()  # its warnings are there once it was read
     notes = (*project.loaded.warnings, *tracker.warnings)
     with open_run(run, words_at(project, ""), notes) as services:
@@ -99,13 +91,12 @@ def cap_of(project: Project, request: RunRequest) -> int:
 
 def _make_way(run: RunContext, item: Item) -> None:
     """Make a named item ready to be run, or refuse."""
-    project, tracker = run.project, run.tracker
     _refuse_container(item)
     if run.request.fresh:
         _start_anew(run, item)
     elif run.request.rebase:
         _rebuild(run, item)
-    refuse_what_has_to_wait(project, tracker, item.id)
+    refuse_what_has_to_wait(run.project, item.id)
 
 
 def _refuse_container(item: Item) -> None:
@@ -113,8 +104,9 @@ def _refuse_container(item: Item) -> None:
         raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
 
 
-def refuse_what_has_to_wait(project: Project, tracker: Tracker, item_id: str) -> None:
+def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
     """Refuse an item that another one comes before: a tracker would not let it be closed."""
+    tracker = project.tracker
     if not tracker.traits.authoritative and mission_state(project, item_id).under_way:
         return  # it was let start
     place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
@@ -135,7 +127,7 @@ def _rebuild(run: RunContext, item: Item) -> None:
         hint = f"Go on: capsule run {item.id}"
         raise Refused(f"{item.id} follows {state.into} by itself: there is nothing to rebase.", hint)
     if item.blocked:
-        with lock_item(run.project, run.tracker, item.id) as held:
+        with lock_item(run.project, item.id) as held:
             values = unblocked(item, guardrails_of(run.project.settings))
             _tell_all(run, move(held, "UNBLOCK", "To be rebuilt on the new main", values, no_commit=False).warnings)
 
@@ -151,7 +143,7 @@ def _start_anew(run: RunContext, item: Item) -> None:
         hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
         raise Refused(f"What was done for {item.id} is committed already.", hint)
     _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
-    with lock_item(project, run.tracker, item.id) as held:
+    with lock_item(project, item.id) as held:
         values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}
         _tell_all(run, move(held, "ADVANCE", "Starts over", values, no_commit=False).warnings)
 
@@ -170,8 +162,8 @@ class _ProjectJobs:
     def __init__(self, run: RunContext, services: Services) -> None:
         self.guardrails = guardrails_of(run.project.settings)
         self._run, self._services = run, services
-        self._project, self._tracker, self._request = run.project, run.tracker, run.request
-        self._states = states_of(run.project, [item.id for item in run.tracker.everything()])
+        self._project, self._tracker, self._request = run.project, run.project.tracker, run.request
+        self._states = states_of(run.project, [item.id for item in run.project.tracker.everything()])
         self._told = set(run.project.loaded.warnings)  # when the run was opened
         self._taken: set[str] = set()
 
@@ -181,7 +173,7 @@ class _ProjectJobs:
         if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
         resumed = self.resumed(states)
-        return queued(self._project, self._tracker, states, items, left_alone, resumed=resumed)
+        return queued(self._project, states, items, left_alone, resumed=resumed)
 
     def resumed(self, states: Mapping[str, MissionState]) -> Collection[str]:  # noqa: ARG002 (for a campaign)
         """Items that go on although they halted."""
@@ -192,12 +184,12 @@ class _ProjectJobs:
         return choose_workflow(self._project, item, words_at(self._project, base), self._request.workflow)
 
     def plan(self, item: Item) -> MissionPlan:
-        return plan_mission(self._project, self._tracker, item.id, self._request)
+        return plan_mission(self._project, item.id, self._request)
 
     def order(self, item: Item) -> tuple[Order, Services]:
         plan = self.plan(item)
         if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like
-            refuse_dirty(self._project, self._tracker, self._request)
+            refuse_dirty(self._project, self._request)
         if plan.merged_already:  # a mission of its own would do it all again
             hint = "Close it by hand, or run it again once the tracker lets it be closed."
             raise Refused(f"{item.id} is merged, and its tracker did not let it be closed.", hint)
@@ -215,14 +207,14 @@ class _ProjectJobs:
         return plan.order, services
 
 
-def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> Iterator[str]:
+def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
     """Describe the order in which items would be taken, and what the first agent would be told, as lines."""
     _refuse_fresh_queue(request)
-    only = request.items
+    only, tracker = request.items, project.tracker
     for item_id in only:
         _refuse_container(tracker.item(item_id))
     items = tracker.everything()
-    found = queued(project, tracker, states_of(project, [item.id for item in items]), items)
+    found = queued(project, states_of(project, [item.id for item in items]), items)
     for place in found:
         if not only or place.item.id in only:
             yield f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}"
@@ -231,7 +223,7 @@ def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> It
         yield "Nothing would be done."
         return
     yield ""
-    yield from preview(plan_mission(project, tracker, item.id, request), request.model)
+    yield from preview(plan_mission(project, item.id, request), request.model)
 
 
 # ---- campaigns
@@ -251,9 +243,9 @@ class CampaignPlan(Struct, frozen=True):
         return self.root.status is Status.DONE
 
 
-def plan_campaign(project: Project, tracker: Tracker, root: Item, request: RunRequest) -> CampaignPlan:
+def plan_campaign(project: Project, root: Item, request: RunRequest) -> CampaignPlan:
     """Refuse what makes no sense for an item that is run as a whole."""
-    members = tracker.under(root.id)
+    members = project.tracker.under(root.id)
     if not members:
         hint = f"Add what it should hold (capsule add TITLE --parent {root.id}), and run it again."
         raise Refused(f"{root.id} is an {root.type} that holds nothing, so there is nothing to work on.", hint)
@@ -302,7 +294,7 @@ class _CampaignJobs(_ProjectJobs):
         return _under_way(states)
 
     def plan(self, item: Item) -> MissionPlan:
-        return plan_mission(self._project, self._tracker, item.id, self._request, start=self._start)
+        return plan_mission(self._project, item.id, self._request, start=self._start)
 
     def order(self, item: Item) -> tuple[Order, Services]:
         going_on = item.id in self._states and self._states[item.id].under_way
@@ -314,12 +306,12 @@ def _under_way(states: Mapping[str, MissionState]) -> set[str]:
     return {name for name, state in states.items() if state.under_way}
 
 
-def preview_campaign(plan: CampaignPlan, project: Project, tracker: Tracker, request: RunRequest) -> Iterator[str]:
+def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
     """Describe the order in which everything would be done, and what the first agent would be told, as lines."""
-    items = tracker.everything()
+    items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     wanted = {item.id for item in to_do(plan.members)}
-    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=_under_way(states)), _MOST_SHOWN)
+    found = in_order(items, wanted, partial(queued, project, states, resumed=_under_way(states)), _MOST_SHOWN)
     for number, place in enumerate(found, 1):
         word = f"{number}. would run" if place.actionable else "not now"
         yield f"{place.item.id}  {word}: {place.why}"
@@ -329,5 +321,5 @@ def preview_campaign(plan: CampaignPlan, project: Project, tracker: Tracker, req
         yield "Nothing would be done."
         return
     yield ""
-    first = plan_mission(project, tracker, found[0].item.id, request, start=f"refs/heads/{plan.into}")
+    first = plan_mission(project, found[0].item.id, request, start=f"refs/heads/{plan.into}")
     yield from preview(first, request.model)

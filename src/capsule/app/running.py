@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Observer, Tracker
+from capsule.adapters import Observer
 from capsule.app.endings import take_away
 from capsule.app.mission_processes import MissionProcesses
 from capsule.app.missions import mission_state
@@ -52,10 +52,9 @@ class RunOutput(NamedTuple):
 
 
 class RunContext(Struct, frozen=True):
-    """A run that was asked for: of which project, with which tracker, how, and where it tells what happens."""
+    """A run that was asked for: of which project, how, and where it tells what happens."""
 
     project: Project
-    tracker: Tracker
     request: RunRequest
     output: RunOutput
 
@@ -66,7 +65,7 @@ def run_item(plan: MissionPlan, request: RunRequest, output: RunOutput) -> Missi
     if plan.done:
         end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
         return plan.state
-    with open_run(RunContext(project, plan.tracker, request, output), plan.words, plan.notes) as services:
+    with open_run(RunContext(project, request, output), plan.words, plan.notes) as services:
         check_agents(plan, services)
         exclude_our_files(plan)
         for closed in close_what_is_merged(services):
@@ -90,7 +89,7 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
     with (
         Stop() as stop,
         _notified(project, output.observer) as observer,
-        open_services(project, run.tracker, words, observer, stop, model=request.model) as opened,
+        open_services(project, project.tracker, words, observer, stop, model=request.model) as opened,
     ):
         services, told = replace(opened, runners=MissionProcesses(project, request, observer, stop)), ""
         if request.replay:
@@ -141,10 +140,11 @@ def home_for_notifications(home: str) -> Path:
 
 def merge(plan: MissionPlan, request: RunRequest, output: RunOutput) -> MissionState:
     """Merge a mission that is signed off: the last stage by itself."""
-    _tell_first(plan.project, plan.notes, output)
+    project = plan.project
+    _tell_first(project, plan.notes, output)
     with (
         Stop() as stop,
-        open_services(plan.project, plan.tracker, plan.words, output.observer, stop, model=request.model) as services,
+        open_services(project, project.tracker, plan.words, output.observer, stop, model=request.model) as services,
     ):
         _check_signed_off(plan, services)
         check_agents(plan, services)
@@ -191,8 +191,9 @@ def _last_review(workflow: Workflow) -> str:
 # ---- prepare
 
 
-def prepare(project: Project, tracker: Tracker, item_id: str) -> tuple[Path, str, tuple[str, ...]]:
+def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]:
     """Make a worktree and a worklog for an item, and nothing more; return the worktree, its branch, and notes."""
+    tracker = project.tracker
     item = tracker.item(item_id)
     if item.status is Status.DONE:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")

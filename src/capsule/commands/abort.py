@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from capsule.app.endings import abort
+from capsule.app.endings import abandon
 from capsule.commands.arguments import item_argument, warn
 from capsule.core.item import check_id
 from capsule.project import open_project
@@ -19,7 +19,7 @@ arguments = item_argument
 
 def run(args: argparse.Namespace) -> int:
     mission = check_id(args.item)
-    ended = abort(open_project(args.project_dir), mission)
+    ended = abandon(open_project(args.project_dir), mission, branch=False)
     if ended is None:
         print(f"{mission} has no worktree; there is nothing to end.")
         return 0

@@ -19,7 +19,7 @@ import argparse
 
 from capsule.app.moves import accept
 from capsule.commands.arguments import commit_option, item_argument, text_of, warn
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     because = " ".join(text_of(args.because).split())
-    tracker = open_tracker(project)
-    done, left, warnings = accept(project, tracker, args.item, args.check, because, no_commit=args.no_commit)
+    done, left, warnings = accept(project, args.item, args.check, because, no_commit=args.no_commit)
     warn(warnings)
     print(f"{args.item}: accepted at {done.phase} that {done.claimed}, although {done.observed}.")
     for check in left:

@@ -20,7 +20,7 @@ import argparse
 
 from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, text_of, warn
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) or "" for name in LEVELS},
     )
     project = open_project(args.project_dir)
-    name, warnings = add_item(project, open_tracker(project), draft, no_commit=args.no_commit)
+    name, warnings = add_item(project, draft, no_commit=args.no_commit)
     warn(warnings)
     print(f"{name}  {draft.title}")
     return 0

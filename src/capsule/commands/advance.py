@@ -18,7 +18,7 @@ import argparse
 from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, item_argument, warn
 from capsule.core.item import stands_at
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    moved = advance(project, open_tracker(project), args.item, to=args.to or "", no_commit=args.no_commit)
+    moved = advance(project, args.item, to=args.to or "", no_commit=args.no_commit)
     warn(moved.warnings)
     print(f"{moved.before.id} is {stands_at(moved.after)}; it was {stands_at(moved.before)}.")
     return 0

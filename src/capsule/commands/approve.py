@@ -16,7 +16,7 @@ import argparse
 from capsule.app.moves import approve
 from capsule.commands import unblock
 from capsule.commands.arguments import text_of
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 arguments = unblock.arguments
 
@@ -24,5 +24,5 @@ arguments = unblock.arguments
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     notes = text_of(args.notes)
-    done = approve(project, open_tracker(project), args.item, notes, no_commit=args.no_commit)
+    done = approve(project, args.item, notes, no_commit=args.no_commit)
     return unblock.report(done, notes)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 
-from capsule.app.endings import EndedMission, clean, clean_all, foreign_worktrees
+from capsule.app.endings import EndedMission, abandon, clean_all, worktrees
 from capsule.commands.arguments import item_argument, warn
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
-from capsule.reports.style import clean as printable
+from capsule.reports.style import clean
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.all:
         return clean_everything(project)
     mission = check_id(args.item)
-    ended = clean(project, mission)
+    ended = abandon(project, mission, branch=True)
     if ended is None:
         print(f"{mission} has nothing left to clean.")
     else:
@@ -40,10 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
 def clean_everything(project: Project) -> int:
     """Clean every mission that does not run, and say what was left alone."""
-    for name in foreign_worktrees(project):
-        print(f".capsule/worktrees/{printable(name)} was not made by Capsule; left alone.")
+    missions, foreign = worktrees(project)
+    for name in foreign:
+        print(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
     ended = None
-    for ended in clean_all(project):
+    for ended in clean_all(project, missions):
         _print(ended)
     if ended is None:
         print("Nothing to clean.")

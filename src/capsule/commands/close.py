@@ -19,7 +19,7 @@ import argparse
 from capsule.app.moves import close
 from capsule.commands import complete
 from capsule.commands.arguments import text_of
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +30,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     why = " ".join(text_of(args.reason).split())
-    done = close(project, open_tracker(project), args.item, why, no_commit=args.no_commit)
+    done = close(project, args.item, why, no_commit=args.no_commit)
     return complete.report(done, "closed")

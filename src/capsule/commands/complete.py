@@ -17,7 +17,7 @@ import argparse
 
 from capsule.app.moves import Archived, complete
 from capsule.commands.arguments import commit_option, item_argument, warn
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 from capsule.reports.style import clean
 
 
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    return report(complete(project, open_tracker(project), args.item, no_commit=args.no_commit), "completed")
+    return report(complete(project, args.item, no_commit=args.no_commit), "completed")
 
 
 def report(done: Archived, how: str) -> int:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from capsule.adapters import Tracker
 from capsule.app.items import find_item
 from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
@@ -30,7 +29,7 @@ from capsule.core.item import HELD, Item, check_id
 from capsule.core.proven import proof_of
 from capsule.core.schedule import QueuePosition
 from capsule.core.state import MissionState
-from capsule.project import Project, open_project, open_tracker
+from capsule.project import Project, open_project
 from capsule.reports.style import clean
 from capsule.reports.words import exam
 
@@ -62,11 +61,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    tracker = open_tracker(project)
     only = check_id(args.item) if args.item else None
-    answers = [each for each in _answers(project, tracker) if only in (None, each.id)]
+    answers = [each for each in _answers(project) if only in (None, each.id)]
     if only and not answers:
-        find_item(tracker, only)
+        find_item(project.tracker, only)
     if args.json:
         print(json.dumps([asdict(each) for each in answers], indent=2, ensure_ascii=False))
         return 0
@@ -76,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         if args.item:
             print(f"  next: {each.to_move_it}")
     if not answers:
-        print(f"{args.item} is closed." if args.item else nothing_yet(tracker))
+        print(f"{args.item} is closed." if args.item else nothing_yet(project.tracker))
     if only:
         with MissionReader(project) as reader:
             history = reader.history(only)
@@ -88,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answers(project: Project, tracker: Tracker) -> Iterator[_Explanation]:
-    items = tracker.everything()
+def _answers(project: Project) -> Iterator[_Explanation]:
+    items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
     before = ""
-    for place in queued(project, tracker, states, items, busy):  # exactly as a run would find it, but for what runs now
+    for place in queued(project, states, items, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
         case = _Case(place, states.get(item.id), item.id in busy)
         way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")

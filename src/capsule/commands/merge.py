@@ -15,7 +15,7 @@ from capsule.app.running import PLAIN, merge
 from capsule.commands.arguments import agent_options, item_argument
 from capsule.commands.running import flags_of, output_for, request_of
 from capsule.commands.summary import closing_words
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
-    plan = plan_mission(project, open_tracker(project), request.items[0], request)
+    plan = plan_mission(project, request.items[0], request)
     state = merge(plan, request, output_for(project, PLAIN))
     print(closing_words(state, project))
     return state.halt.exit_code if state.halt else 0

@@ -14,7 +14,7 @@ from capsule.app.running import prepare
 from capsule.commands.arguments import item_argument, warn
 from capsule.core.errors import CapsuleError
 from capsule.core.item import check_id
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 arguments = item_argument
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         item = check_id(args.item)
         project = open_project(args.project_dir)
-        worktree, branch, notes = prepare(project, open_tracker(project), item)
+        worktree, branch, notes = prepare(project, item)
     except CapsuleError as refused:
         refused.exit_code = refused.exit_code if refused.exit_code == 3 else 1
         raise

@@ -31,7 +31,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from capsule.adapters import Tracker
 from capsule.app.planning import RunRequest, plan_mission, preview
 from capsule.app.queue import (
     cap_of,
@@ -51,7 +50,7 @@ from capsule.core.campaign import closing_words as closing_words_of_group
 from capsule.core.campaign import is_container
 from capsule.core.errors import UsageError
 from capsule.core.item import Item
-from capsule.project import Project, open_project, open_tracker
+from capsule.project import Project, open_project
 from capsule.reports.plain import QueueReport
 
 
@@ -90,30 +89,29 @@ def run(args: argparse.Namespace) -> int:
         from capsule.commands.live_view import view_run  # noqa: PLC0415 - start-up
 
         return view_run(project, request, args.words)
-    tracker = open_tracker(project)
-    if not request.items or tracker.traits.authoritative:
-        return run_in_queue(project, tracker, request, args.output, dry=args.dry_run)
-    return max(_run_named(project, tracker, item, request, args.output, dry=args.dry_run) for item in request.items)
+    if not request.items or project.tracker.traits.authoritative:
+        return run_in_queue(project, request, args.output, dry=args.dry_run)
+    return max(_run_named(project, item, request, args.output, dry=args.dry_run) for item in request.items)
 
 
-def run_in_queue(project: Project, tracker: Tracker, request: RunRequest, how: str, *, dry: bool = False) -> int:
-    """Run the queue, or the named items of a backlog, with a summary at the end."""
+def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool = False, triage: bool = False) -> int:
+    """Run the queue, or the named items of a backlog, with a summary at the end; or only triage what is new."""
     _refuse_on_failure(request)
     if dry:
-        return _print_all(preview_queue(project, tracker, request))
+        return _print_all(preview_queue(project, request))
     cap = cap_of(project, request)
     output = output_for(project, how, QueueReport)
-    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker, project)) as report:
-        return run_queue(RunContext(project, tracker, request, output), report)
+    with summed_up(output.form, lambda report: queue_summary(report, cap, project)) as report:
+        return run_queue(RunContext(project, request, output), report, triage=triage)
 
 
-def _run_named(project: Project, tracker: Tracker, item_id: str, request: RunRequest, how: str, *, dry: bool) -> int:
-    item = tracker.item(item_id)
+def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *, dry: bool) -> int:
+    item = project.tracker.item(item_id)
     if is_container(item):
-        return _run_campaign(project, tracker, item, request, how, dry=dry)
+        return _run_campaign(project, item, request, how, dry=dry)
     _refuse_on_failure(request)
-    refuse_what_has_to_wait(project, tracker, item_id)
-    plan = plan_mission(project, tracker, item_id, request)
+    refuse_what_has_to_wait(project, item_id)
+    plan = plan_mission(project, item_id, request)
     if dry:
         return _print_all(preview(plan, request.model))
     state = run_item(plan, request, output_for(project, how))
@@ -124,17 +122,17 @@ def _run_named(project: Project, tracker: Tracker, item_id: str, request: RunReq
     return state.halt.exit_code if state.halt else 0
 
 
-def _run_campaign(project: Project, tracker: Tracker, root: Item, request: RunRequest, how: str, *, dry: bool) -> int:
-    plan = plan_campaign(project, tracker, root, request)
+def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *, dry: bool) -> int:
+    plan = plan_campaign(project, root, request)
     if dry:
-        return _print_all(preview_campaign(plan, project, tracker, request))
+        return _print_all(preview_campaign(plan, project, request))
     if plan.done:
         if how != JSON:
             print(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
     output = output_for(project, how, QueueReport)
     with summed_up(output.form, lambda report: campaign_summary(report, plan.cap, root.id, project)) as report:
-        return run_campaign(plan, RunContext(project, tracker, request, output), report)
+        return run_campaign(plan, RunContext(project, request, output), report)
 
 
 def _refuse_on_failure(request: RunRequest) -> None:

@@ -18,7 +18,7 @@ from capsule.commands.arguments import agent_options, item_argument
 from capsule.commands.run import run_in_queue
 from capsule.commands.running import flags_of, request_of
 from capsule.commands.triage import limits
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +29,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir, flags_of(args))
-    return run_in_queue(project, open_tracker(project), replace(request_of(args), cap=1), args.output)
+    return run_in_queue(project, replace(request_of(args), cap=1), args.output)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from capsule.adapters import Tracker
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
@@ -57,12 +56,12 @@ def closing_words(state: MissionState, project: Project) -> str:
     return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
 
 
-def queue_summary(report: RunReport, cap: int, tracker: Tracker, project: Project) -> str:
+def queue_summary(report: RunReport, cap: int, project: Project) -> str:
     """Sum up a run of the queue."""
     rows = _rows(report, cap, project)
     waiting = [*report.blocked, *report.failed]
     if waiting:
-        item = next((item for item in tracker.items() if item.id == waiting[0]), None)
+        item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
         rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""))))
     return _laid_out(f"Run ended: {report.ended_because}.", rows)
 

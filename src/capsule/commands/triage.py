@@ -17,13 +17,10 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.items import refuse_verb
-from capsule.app.queue import cap_of, triage
-from capsule.app.running import RunContext
 from capsule.commands.arguments import agent_options, dirty_option
-from capsule.commands.running import flags_of, output_for, request_of, summed_up
-from capsule.commands.summary import queue_summary
-from capsule.project import open_project, open_tracker
-from capsule.reports.plain import QueueReport
+from capsule.commands.run import run_in_queue
+from capsule.commands.running import flags_of, request_of
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +38,5 @@ def limits(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
-    tracker = open_tracker(project)
-    refuse_verb(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
-    cap = cap_of(project, request)
-    output = output_for(project, args.output, QueueReport)
-    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker, project)) as report:
-        return triage(RunContext(project, tracker, request, output), report)
+    refuse_verb(project.tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
+    return run_in_queue(project, request, args.output, triage=True)

@@ -21,7 +21,7 @@ import argparse
 
 from capsule.app.moves import Unblocked, unblock
 from capsule.commands.arguments import commit_option, item_argument, text_of, warn
-from capsule.project import open_project, open_tracker
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     notes = text_of(args.notes)
-    done = unblock(project, open_tracker(project), args.item, notes, no_commit=args.no_commit)
+    done = unblock(project, args.item, notes, no_commit=args.no_commit)
     return report(done, notes)
 
 
