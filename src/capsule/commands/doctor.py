@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -41,23 +42,22 @@ from capsule.app.running import home_for_notifications
 from capsule.catalog import Catalog, adapters
 from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.core.event import Policy
 from capsule.core.evidence import Colour
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
-from capsule.core.state import MissionState
 from capsule.core.test_report import TestReport
 from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import GET_BD, Project, open_tracker
+from capsule.project import GET_BD, Project
 from capsule.reports.style import Style, clean
 from capsule.rules import behind_tests, policy_at, words_at
 from capsule.settings import Loaded, Settings, load_settings
 from capsule.system import layers
-from capsule.system.git import OLDEST, Git, NotARepository
+from capsule.system.git import Git, NotARepository, check_version
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import level
 from capsule.wiring import agent_maker, try_tests
@@ -65,7 +65,6 @@ from capsule.workspaces import repository
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
-OLDEST_PYTHON = (3, 11)
 OLDEST_BD = (0, 44)
 """The same that the tracker asks for."""
 SLOW = 2.0
@@ -130,13 +129,6 @@ class _Context:
     def words(self) -> Catalog:
         return words_at(self.project, self.head)
 
-    @cached_property
-    def missions(self) -> dict[str, tuple[MissionState, bool]]:
-        """The state of each mission, and whether it is running."""
-        with MissionReader(self.project) as reader:
-            names = reader.missions()
-            return {name: (reader.history(name).state, holder(reader.journal, name) is not None) for name in names}
-
 
 Check = Callable[[_Context], Iterable[Finding]]
 """Say what was found, in sentences that can be read aloud. MACHINE and PROJECT, at the end, list all checks."""
@@ -173,7 +165,8 @@ def _safely(check: Check, context: _Context, about: str) -> Iterator[Finding]:
         for finding in check(context):
             yield replace(finding, about=about)
     except CapsuleError as fault:
-        yield Finding(check.__name__.strip("_"), "wrong", fault.message, fault.hint, about)
+        state = "missing" if isinstance(fault, PrerequisiteMissing) else "wrong"
+        yield Finding(check.__name__.strip("_"), state, fault.message, fault.hint, about)
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
@@ -203,22 +196,12 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
 
 
 def _python(_: _Context) -> Iterator[Finding]:
-    version = ".".join(map(str, sys.version_info[:3]))
-    state = "ok" if sys.version_info >= OLDEST_PYTHON else "wrong"
-    yield Finding("python", state, f"{version} at {sys.executable}", "" if state == "ok" else "Capsule needs 3.11.")
+    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
 def _git(_: _Context) -> Iterator[Finding]:
-    wanted = ".".join(map(str, OLDEST))
-    get_it = f"Install git {wanted} or newer: https://git-scm.com/downloads"
-    said = _answer("git", "version").stdout.strip()
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if not found:
-        yield Finding("git", "missing", "git is not installed", get_it)
-    elif (int(found[1]), int(found[2])) < OLDEST:
-        yield Finding("git", "missing", f"{said} is too old", get_it)
-    else:
-        yield Finding("git", "ok", f"{said} at {shutil.which('git')}")
+    check_version()
+    yield Finding("git", "ok", f"{_answer('git', 'version').stdout.strip()} at {shutil.which('git')}")
 
 
 def _identity(context: _Context) -> Iterator[Finding]:
@@ -236,25 +219,20 @@ def _identity(context: _Context) -> Iterator[Finding]:
 def _agents(context: _Context) -> Iterator[Finding]:
     """Check every agent; only the selected one is needed."""
     settings = context.loaded.settings
+    make = agent_maker(settings, context.git.root if context.git else Path.cwd(), SupervisorClient(), None)
     others = sorted({*adapters("agents"), *settings.agents} - {"command", "scripted", settings.agent})
     for name in (settings.agent, *others):
         chosen = name == settings.agent
         try:
-            found = _agent(context, name)
+            agent = make(name, "")
+            agent.check()
         except CapsuleError as fault:
             state = "missing" if chosen else "optional"
             yield Finding(f"agent {name}", state, fault.message, fault.hint)
         else:
+            program = agent.program() if hasattr(agent, "program") else name
+            found = shutil.which(program) or "needs no program of its own"
             yield Finding(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
-
-
-def _agent(context: _Context, name: str) -> str:
-    """Return the path of an agent's program; refuse where it cannot be used."""
-    root = context.git.root if context.git else Path.cwd()
-    agent = agent_maker(context.loaded.settings, root, SupervisorClient(), None)(name, "")
-    agent.check()
-    program = getattr(agent, "program", lambda: name)()
-    return shutil.which(program) or "needs no program of its own"
 
 
 def _adapters(_: _Context) -> Iterator[Finding]:
@@ -266,7 +244,7 @@ def _adapters(_: _Context) -> Iterator[Finding]:
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
 
-def _tools(_: _Context) -> Iterator[Finding]:
+def _bd(_: _Context) -> Iterator[Finding]:
     if path := shutil.which("bd"):
         version = bd_version()
         hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}"
@@ -277,11 +255,6 @@ def _tools(_: _Context) -> Iterator[Finding]:
     else:
         about = "not installed: beads, for projects that keep their items in it"
         yield Finding("bd", "optional", about, f"To get it: {GET_BD}")
-    if path := shutil.which("uv"):
-        yield Finding("uv", "ok", path)
-    else:
-        about = "not installed: installs Capsule and makes environments quickly"
-        yield Finding("uv", "optional", about, "To get it: https://docs.astral.sh/uv/")
 
 
 def bd_version() -> str:
@@ -301,11 +274,7 @@ def too_old(version: str) -> str:
 
 def _sandbox(context: _Context) -> Iterator[Finding]:
     """Say which sandbox is in force, by the same trial that a run makes."""
-    try:
-        found = level(context.loaded.settings.sandbox, os.environ)
-    except CapsuleError as fault:
-        yield Finding("sandbox", "missing", fault.message, fault.hint)
-        return
+    found = level(context.loaded.settings.sandbox, os.environ)
     if found.program:
         about = "agents and tests change only their own place, and see nothing of your home but tools"
         yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
@@ -325,20 +294,20 @@ def _notify(context: _Context) -> Iterator[Finding]:
 
 
 def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Finding]:
-    for channel in channels(setting):
-        yield Finding("notify", "ok", "the terminal's bell") if channel == BELL else _notify_finding(channel, root)
-
-
-def _notify_finding(command: str, root: Path | None) -> Finding:
-    if fault := _sh_complaint("-n", "-c", command):
-        return Finding("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
-    program = _program_of(command)
-    if program and not _is_there(program):
-        return Finding("notify", "warning", f"`{program}` is not installed, so nobody is notified", _MEND_NOTIFY)
-    if root and Path(program).is_absolute() and Path(program).is_relative_to(root):
-        hint = "Keep it elsewhere: the command runs outside of every sandbox."
-        return Finding("notify", "warning", f"{program} lies in the project, where agents can change it", hint)
-    return Finding("notify", "ok", f"`{command}`")
+    """Say whether each way to notify somebody could work."""
+    for command in channels(setting):
+        program = _program_of(command)
+        if command == BELL:
+            yield Finding("notify", "ok", "the terminal's bell")
+        elif fault := _sh_complaint("-n", "-c", command):
+            yield Finding("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
+        elif program and not _is_there(program):
+            yield Finding("notify", "warning", f"`{program}` is not installed, so nobody is notified", _MEND_NOTIFY)
+        elif root and Path(program).is_absolute() and Path(program).is_relative_to(root):
+            hint = "Keep it elsewhere: the command runs outside of every sandbox."
+            yield Finding("notify", "warning", f"{program} lies in the project, where agents can change it", hint)
+        else:
+            yield Finding("notify", "ok", f"`{command}`")
 
 
 def _program_of(command: str) -> str:
@@ -433,7 +402,7 @@ def _tracker(context: _Context) -> Iterator[Finding]:
     project = context.project
     tracker = None
     try:
-        tracker = open_tracker(project)
+        tracker = project.tracker
         items = tracker.items()
     except CapsuleError as fault:
         yield Finding("tracker", "wrong" if tracker else "missing", fault.message, fault.hint)
@@ -530,9 +499,12 @@ _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.te
 
 def _leftovers(context: _Context) -> Iterator[Finding]:
     """List missions that are not finished, and worktrees that belong to no mission."""
-    under_way = {name: found for name, found in context.missions.items() if found[0].under_way}
-    for name, (state, running) in sorted(under_way.items()):
-        if running:
+    with MissionReader(context.project) as reader:
+        states = {name: reader.history(name).state for name in sorted(reader.missions())}
+        under_way = {name: state for name, state in states.items() if state.under_way}
+        running = {name for name in under_way if holder(reader.journal, name) is not None}
+    for name, state in under_way.items():
+        if name in running:
             yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
         elif state.halt:
             found = f"{name} {'needs you' if state.halt.move is Move.PARK else 'failed'} at {state.halt.phase}"
@@ -545,5 +517,5 @@ def _leftovers(context: _Context) -> Iterator[Finding]:
             yield Finding("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
 
 
-MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _tools, _sandbox, _notify)
+MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd, _sandbox, _notify)
 PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)
