@@ -15,6 +15,7 @@ Exit code: 0 ready; 1 the project has another prefix; 2 usage, not in a git repo
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ from capsule.app.items import why_not_committed
 from capsule.catalog import Catalog
 from capsule.commands.arguments import commit_option, warn
 from capsule.core.errors import CapsuleError, Refused, UsageError
-from capsule.project import Project, open_project, open_tracker
+from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
 from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, write_atomically
@@ -81,12 +82,19 @@ def run(args: argparse.Namespace) -> int:
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
     wanted = _files(project, args)
-    new = {path: content for path, content in wanted.items() if _is_new(project.root, path, content)}
+    new = {path: content for path, content in wanted.items() if not os.path.lexists(project.root / path)}
+    if IGNORE not in new and (project.root / IGNORE).read_bytes() != wanted[IGNORE]:
+        new[IGNORE] = wanted[IGNORE]
     # Our own files count: a hand-written .gitignore that is not committed is somebody else's commit.
     obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises where git does not know who we are
-    folders = _make_folders(project.root)
+    folders = [name for name in FOLDERS if not (project.root / name).is_dir()]
+    for name in folders:
+        try:
+            (project.root / name).mkdir(exist_ok=True)
+        except OSError as fault:
+            raise CannotWrite(project.root / name, fault) from None
     commit = _write(project, new, commit=not obstacle)
     for line in _told(wanted, new, folders):
         print(line)
@@ -98,12 +106,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
-    in_beads = _has_beads(project.root) and not (project.root / BACKLOG).exists()
+    in_beads = (project.root / ".beads").is_dir() and not (project.root / BACKLOG).exists()
     print("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
     return 0
-
-
-# ---- looked at first
 
 
 def _check_prefix(project: Project, prefix: str | None) -> None:
@@ -113,8 +118,7 @@ def _check_prefix(project: Project, prefix: str | None) -> None:
             f"--prefix is {prefix!a}; it must be 1 to 16 letters and digits, a letter first.",
             "Such as: capsule init --prefix APP",
         )
-    layers = project.loaded.layers
-    is_set = "project.prefix" in layers or (project.root / CONFIG).exists()
+    is_set = "project.prefix" in project.loaded.layers or (project.root / CONFIG).exists()
     now = project.settings.project.prefix
     if prefix and is_set and prefix != now:
         raise Refused(
@@ -131,12 +135,9 @@ def _check_file(root: Path, name: str) -> None:
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 
-# ---- what is to be there
-
-
 def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
     """Return every file of ours as it would be made now; refuse links in their place."""
-    root, beads = project.root, _has_beads(project.root)
+    root, beads = project.root, (project.root / ".beads").is_dir()
     found: dict[str, bytes] = {}
     if not beads or args.tracker == "backlog":
         found[BACKLOG] = new_backlog_file()
@@ -154,10 +155,6 @@ def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
     return found
 
 
-def _has_beads(root: Path) -> bool:
-    return (root / ".beads").is_dir()
-
-
 def _ignoring(file: Path) -> bytes:
     """Return .gitignore with the lines that it lacks, in the order in which git has to read them."""
     text = file.read_bytes() if file.exists() else b""
@@ -166,27 +163,6 @@ def _ignoring(file: Path) -> bytes:
     end = b"\r\n" if b"\r\n" in text else b"\n"
     gap = b"" if not text or text.endswith(b"\n") else end
     return text + gap + b"".join(line + end for line in missing) if missing else text
-
-
-def _is_new(root: Path, path: str, content: bytes) -> bool:
-    """Tell whether a file is missing, or is a .gitignore to which lines are added."""
-    place = root / path
-    if path == IGNORE:
-        return not place.exists() or place.read_bytes() != content
-    return not place.exists() and not place.is_symlink()
-
-
-# ---- made
-
-
-def _make_folders(root: Path) -> list[str]:
-    missing = [name for name in FOLDERS if not (root / name).is_dir()]
-    for name in missing:
-        try:
-            (root / name).mkdir(exist_ok=True)
-        except OSError as fault:
-            raise CannotWrite(root / name, fault) from None
-    return missing
 
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
@@ -199,9 +175,6 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(project.root / path, content)
     return ""
-
-
-# ---- said
 
 
 def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
@@ -228,7 +201,10 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 
 def _complaints(project: Project) -> Iterator[str]:
-    """List what would not work, now that everything is in its place."""
+    """List what would not work, now that everything is in its place.
+
+    A skill `/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in the folder of skills.
+    """
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()
@@ -237,22 +213,14 @@ def _complaints(project: Project) -> Iterator[str]:
             skills |= {phase.skill.split()[0] for phase in words.workflow(name).phases if phase.skill}
         except CapsuleError as fault:
             yield f"{fault.message} {fault.hint}"
-    yield from _missing_skills(project, skills)
-    if (project.root / BACKLOG).exists():
-        try:
-            tracker = open_tracker(project)
-            tracker.items()
-            yield from tracker.warnings
-        except CapsuleError as fault:
-            yield f"{fault.message} {fault.hint}"
-
-
-def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
-    """Warn of missing skills: `/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in their folder."""
     folder, how = project.root / SKILLS, project.settings.skills
-    if how == "never" or (how == "auto" and not folder.is_dir()):
-        return
     files = [f"workflows/{'/'.join(skill.split(':')[1:])}.md" for skill in sorted(skills)]
     missing = [file for file in files if not (folder / file).is_file()]
-    if missing:
+    if missing and (folder.is_dir() if how == "auto" else how != "never"):
         yield f"{SKILLS} lacks {', '.join(missing)}; phases that call them will fail."
+    if (project.root / BACKLOG).exists():
+        try:
+            project.tracker.items()
+            yield from project.tracker.warnings
+        except CapsuleError as fault:
+            yield f"{fault.message} {fault.hint}"

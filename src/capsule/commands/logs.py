@@ -21,13 +21,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from capsule.commands.arguments import item_argument
 from capsule.commands.show import find_mission
@@ -67,9 +68,18 @@ def run(args: argparse.Namespace) -> int:
     try:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
         printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(_wording, project)))
-        _print(shelf, printer, follow=args.follow)
+        while True:
+            # Asked first, so that everything up to the end of the mission is printed.
+            running = args.follow and holder(journal, mission) is not None
+            for output in shelf.outputs():
+                printer.catch_up(output)
+            if not running:
+                break
+            time.sleep(PULSE)
     finally:
         journal.close()
+    if not printer.printed:
+        print(f"{mission} has no output yet.", file=sys.stderr)
     return 0
 
 
@@ -85,19 +95,6 @@ def _wording(project: Project, agent: str) -> Wording:
     return wording
 
 
-def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
-    """Print until the mission stops. Ask first whether it runs, so that everything up to its end is printed."""
-    while True:
-        running = follow and shelf.running()
-        for output in shelf.outputs():
-            printer.catch_up(output)
-        if not running:
-            break
-        time.sleep(PULSE)
-    if not printer.printed:
-        print(f"{shelf.mission} has no output yet.", file=sys.stderr)
-
-
 class Output(Struct, frozen=True):
     """One file, and the run of a phase that it is the output of."""
 
@@ -105,6 +102,7 @@ class Output(Struct, frozen=True):
     phase: str
     title: str
     agent: str = ""
+    """'' is whoever does the work usually."""
 
 
 class Shelf(Struct, frozen=True):
@@ -121,24 +119,23 @@ class Shelf(Struct, frozen=True):
     phase: str = ""
     suffix: str = ""
 
-    def running(self) -> bool:
-        return holder(self.journal, self.mission) is not None
-
     def outputs(self) -> list[Output]:
         """Agents run one after the other, so the order of the files' last changes is the order of the phases."""
-        known = _known_runs(event for _, event in self.journal.events(self.mission))
-        runs = [(file, _run_of(file, known)) for file in sorted(self._files(), key=_last_change)]
-        wanted = [(file, run) for file, run in runs if run and self.phase in ("", run.phase)]
-        outputs = []
-        for log, run in wanted:
-            suffix = self.suffix or ("" if os.path.lexists(log) else _EVENTS)  # an agent may have no log yet
-            outputs.append(Output(log.with_name(log.name + suffix), run.phase, run.title, run.agent))
-        return [output for output in outputs if _is_regular(output.file)]
-
-    def _files(self) -> set[Path]:
         home = self.project.root / ".capsule"
         working, archived = home / "missions" / self.mission, home / "logs" / self.mission / "phase-outputs"
-        return _logs(working / "outputs") | _logs(working) or _logs(archived)
+        known = _known_runs(event for _, event in self.journal.events(self.mission))
+        outputs = []
+        for log in sorted(_logs(working / "outputs") | _logs(working) or _logs(archived), key=_last_change):
+            named = _AGENT_LOG.fullmatch(log.name)
+            run = known.get(log.name)
+            if run is None and named:  # without an outcome it is under way, or was interrupted
+                phase = named["phase"]
+                run = known.get(phase) or Output(log, phase, f"{phase}, interrupted")
+            suffix = self.suffix or ("" if os.path.lexists(log) else _EVENTS)  # an agent may have no log yet
+            file = log.with_name(log.name + suffix)
+            if run and self.phase in ("", run.phase) and _is_regular(file):
+                outputs.append(replace(run, file=file))
+        return outputs
 
 
 def last_lines(shelf: Shelf) -> list[str]:
@@ -153,32 +150,18 @@ def _logs(folder: Path) -> set[Path]:
     return {*folder.glob("*.log"), *to_come}
 
 
-class _Run(NamedTuple):
-    phase: str
-    title: str
-    agent: str = ""
-    """'' is whoever does the work usually."""
-
-
-def _known_runs(events: Iterable[Event]) -> dict[str, _Run]:
+def _known_runs(events: Iterable[Event]) -> dict[str, Output]:
     """Map file names to runs and how they ended; a run that has not ended is found by its phase's name."""
-    known: dict[str, _Run] = {}
+    known: dict[str, Output] = {}
     for event in events:
         if isinstance(event, StepBegun):
-            known[event.phase] = _Run(event.phase, f"{event.key}, no verdict yet", event.agent)
+            known[event.phase] = Output(Path(), event.phase, f"{event.key}, no verdict yet", event.agent)
         elif isinstance(event, StepEnded):
             known.pop(event.phase, None)
             title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"
-            known[Path(event.outcome.log).name] = _Run(event.phase, title, event.outcome.agent)
+            log = Path(event.outcome.log)
+            known[log.name] = Output(log, event.phase, title, event.outcome.agent)
     return known
-
-
-def _run_of(file: Path, known: Mapping[str, _Run]) -> _Run | None:
-    """Find the run of a file; without an outcome it is under way, or was interrupted."""
-    named = _AGENT_LOG.fullmatch(file.name)
-    if file.name in known or named is None:
-        return known.get(file.name)
-    return known.get(named["phase"]) or _Run(named["phase"], f"{named['phase']}, interrupted")
 
 
 def _last_change(file: Path) -> tuple[int, str]:
@@ -210,34 +193,32 @@ class Printer:
         return bool(self._read)
 
     def catch_up(self, output: Output) -> None:
+        """Print what an output has gained; one that was begun as events goes on as events while they are there."""
         name = output.file.name.removesuffix(_EVENTS)
         events = output.file.with_name(name + _EVENTS)
         if output.file == events:
             self._by_events.add(name)
+        file = events if name in self._by_events and _is_regular(events) else output.file
+        copy = self._copy
+        if self._wording and file.name.endswith(_EVENTS):
+            copy = partial(_copy_in_words, self._wording(output.agent))
         try:
-            # What was begun as events goes on as events, for as long as they are there.
-            file = events if name in self._by_events and _is_regular(events) else output.file
-            copy = self._copy
-            if self._wording and file.name.endswith(_EVENTS):
-                copy = partial(_copy_in_words, self._wording(output.agent))
-            with file.open("rb") as source:
-                self._catch_up(name, output.title, source, copy)
+            source = file.open("rb")
         except FileNotFoundError:  # archived between two looks: the next one finds it there
             return
+        with source:
+            before = self._read.get(name)
+            gained = source.seek(0, os.SEEK_END) - (before or 0)
+            if before is not None and gained <= 0:
+                return
+            if name != self._shown:
+                self._stream.write(b"\n" if self._shown else b"")
+                self._stream.write(f"==> {output.title}\n".encode())
+                self._shown = name
+            source.seek(before or 0)
+            copy(source, self._stream, gained)
+            self._read[name] = source.tell()
         self._stream.flush()
-
-    def _catch_up(self, name: str, title: str, source: BinaryIO, copy: Copy) -> None:
-        before = self._read.get(name)
-        gained = source.seek(0, os.SEEK_END) - (before or 0)
-        if before is not None and gained <= 0:
-            return
-        if name != self._shown:
-            self._stream.write(b"\n" if self._shown else b"")
-            self._stream.write(f"==> {title}\n".encode())
-            self._shown = name
-        source.seek(before or 0)
-        copy(source, self._stream, gained)
-        self._read[name] = source.tell()
 
 
 def _copy_as_it_is(source: BinaryIO, target: BinaryIO, size: int) -> None:

@@ -94,7 +94,13 @@ def make_project(
             elif tracker == "file":
                 (place / ".beads").mkdir()
                 shutil.copyfile(FIXTURES, place / ".beads" / FIXTURES.name)
-            _copy_files(template, files, place)
+            for name in files:
+                if (template / name).is_dir():
+                    shutil.copytree(
+                        template / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+                    )
+                else:
+                    shutil.copyfile(template / name, place / name)
             _git(place, "add", "--", *own)  # other files in there stay the user's business
             _git(place, "commit", "--quiet", f"--message={message}")
     except OSError as fault:
@@ -151,27 +157,28 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _copy_files(template: Path, names: Sequence[str], place: Path) -> None:
-    """Copy these files and folders of a template."""
-    for name in names:
-        source = template / name
-        if source.is_dir():
-            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-        else:
-            shutil.copyfile(source, place / name)
-
-
 def _bd_tracker(place: Path) -> None:
     """Make beads before anything else is there: some versions commit what they find, and change common files."""
     there = set(place.iterdir())
     _bd_init(place)
     if not (place / ".beads").is_dir():
         raise CapsuleError("`bd init` succeeded, but made no .beads folder.", WITHOUT_BD)
-    _bd_import(place)
-    _write_down(place)
+    try:
+        _bd(place, "import", "-i", str(FIXTURES))
+    except CapsuleError as fault:  # some versions take the file as an argument instead
+        if "unknown shorthand flag" not in fault.message:
+            raise
+        _bd(place, "import", str(FIXTURES))
+    # Newer versions only keep a database, which git does not get, so a clone would have no items.
+    file = place / ".beads" / FIXTURES.name
+    if not (file.is_file() and file.stat().st_size) and not _is_ignored(place, file):
+        _bd(place, "export", "-o", str(file))
     for path in set(place.iterdir()) - there - {place / ".beads"}:
         _remove(path)
-    _take_back_commits(place)
+    # Some versions commit by themselves: the project has one commit, which is ours.
+    _git(place, "symbolic-ref", "HEAD", "refs/heads/main")
+    _git(place, "update-ref", "-d", "refs/heads/main")
+    _git(place, "read-tree", "--empty")
 
 
 def _bd_init(place: Path) -> None:
@@ -186,22 +193,6 @@ def _bd_init(place: Path) -> None:
             options.remove(strange[0])
 
 
-def _bd_import(place: Path) -> None:
-    try:
-        _bd(place, "import", "-i", str(FIXTURES))
-    except CapsuleError as fault:  # some versions take the file as an argument instead
-        if "unknown shorthand flag" not in fault.message:
-            raise
-        _bd(place, "import", str(FIXTURES))
-
-
-def _write_down(place: Path) -> None:
-    """Export the beads: newer versions only keep a database, which git does not get, so a clone would have none."""
-    file = place / ".beads" / FIXTURES.name
-    if not (file.is_file() and file.stat().st_size) and not _is_ignored(place, file):
-        _bd(place, "export", "-o", str(file))
-
-
 def _is_ignored(place: Path, file: Path) -> bool:
     """Tell whether a .gitignore that bd wrote ignores this file."""
     try:
@@ -209,13 +200,6 @@ def _is_ignored(place: Path, file: Path) -> bool:
     except CapsuleError:
         return False
     return True
-
-
-def _take_back_commits(place: Path) -> None:
-    """Undo commits that some versions of bd make: the project has one commit, which is ours."""
-    _git(place, "symbolic-ref", "HEAD", "refs/heads/main")
-    _git(place, "update-ref", "-d", "refs/heads/main")
-    _git(place, "read-tree", "--empty")
 
 
 def _git(place: Path, *args: str) -> None:
@@ -254,12 +238,7 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
             process.wait()
         if code:
             output.seek(0)
-            said = _complaint(output.read().decode(errors="replace"))
-            raise CapsuleError(f"{name} failed: {said or f'exit code {code}'}", hint)
-
-
-def _complaint(output: str) -> str:
-    """Return the line that says what is wrong: bd prints its usage after it."""
-    lines = [line for line in map(one_line, output.splitlines()) if line]
-    errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
-    return next(errors, lines[-1] if lines else "")
+            lines = [line for line in map(one_line, output.read().decode(errors="replace").splitlines()) if line]
+            errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
+            said = next(errors, lines[-1] if lines else f"exit code {code}")  # bd prints its usage after the error
+            raise CapsuleError(f"{name} failed: {said}", hint)
