@@ -15,8 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsule.app.items import find_item
 from capsule.app.missions import running, states_of
@@ -34,24 +33,6 @@ from capsule.reports.style import clean
 from capsule.reports.words import exam
 
 
-@dataclass(frozen=True)
-class _Explanation:
-    """One item's place in the queue, in words."""
-
-    id: str
-    title: str
-    status: str
-    actionable: bool
-    next: bool
-    after: str
-    why: str
-    to_move_it: str
-
-    def line(self, width: int) -> str:
-        where = "next" if self.next else f"after {self.after}" if self.actionable else "not now"
-        return f"{self.id:<{width}}  {where}: {self.why}"
-
-
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "item", metavar="ID", type=ITEM_ID, nargs="?", help="only this item, and the command that helps"
@@ -62,17 +43,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     only = check_id(args.item) if args.item else None
-    answers = [each for each in _answers(project) if only in (None, each.id)]
+    answers = [each for each in _answers(project) if only in (None, each["id"])]
     if only and not answers:
         find_item(project.tracker, only)
     if args.json:
-        print(json.dumps([asdict(each) for each in answers], indent=2, ensure_ascii=False))
+        print(json.dumps(answers, indent=2, ensure_ascii=False))
         return 0
-    width = max((len(each.id) for each in answers), default=0)
+    width = max((len(each["id"]) for each in answers), default=0)
     for each in answers:
-        print(each.line(width))
+        where = "next" if each["next"] else f"after {each['after']}" if each["actionable"] else "not now"
+        print(f"{each['id']:<{width}}  {where}: {each['why']}")
         if args.item:
-            print(f"  next: {each.to_move_it}")
+            print(f"  next: {each['to_move_it']}")
     if not answers:
         print(f"{args.item} is closed." if args.item else nothing_yet(project.tracker))
     if only:
@@ -86,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answers(project: Project) -> Iterator[_Explanation]:
+def _answers(project: Project) -> Iterator[dict[str, Any]]:
+    """Put each item's place in the queue into words."""
     items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
@@ -94,35 +77,30 @@ def _answers(project: Project) -> Iterator[_Explanation]:
     before = ""
     for place in queued(project, states, items, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
-        case = _Case(place, states.get(item.id), item.id in busy)
+        asks = item.blocked.kind if item.blocked else ""
+        case = _Case(item, asks, place, states.get(item.id), item.id in busy)
         way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
-        yield _Explanation(
-            id=item.id,
-            title=item.title,
-            status=item.status.value,
-            actionable=can,
-            next=can and not before,
-            after=before if can else "",
-            why=clean(place.why),
-            to_move_it=way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
-        )
+        yield {
+            "id": item.id,
+            "title": item.title,
+            "status": item.status.value,
+            "actionable": can,
+            "next": can and not before,
+            "after": before if can else "",
+            "why": clean(place.why),
+            "to_move_it": way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
+        }
         before = item.id if can else before
 
 
 class _Case(NamedTuple):
     """An item in the queue, and what is known of its mission."""
 
+    item: Item
+    asks: str
     place: QueuePosition
     mission: MissionState | None
     runs: bool
-
-    @property
-    def item(self) -> Item:
-        return self.place.item
-
-    @property
-    def asks(self) -> str:
-        return self.item.blocked.kind if self.item.blocked else ""
 
 
 WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from capsule.catalog import Catalog
 from capsule.commands.arguments import agent_options
-from capsule.core.briefing import Briefing, SandboxPaths, Transcript, compose
+from capsule.core.briefing import Briefing, SandboxPaths, compose
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.failure import Reaction
 from capsule.core.signal import Signal, error_signal, signal_json
 from capsule.engine.work import signal_of
 from capsule.project import redactor_of
-from capsule.settings import Loaded, load_settings
+from capsule.settings import Settings, load_settings
 from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 from capsule.system.process import SupervisorClient
@@ -42,7 +42,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workflow", metavar="NAME", default="tdd", help="the workflow whose prompt is used, if several have one"
     )
-    parser.add_argument("--verify", metavar="HOW", help="accepted for symmetry with `run`; there is no evidence here")
     parser.add_argument("--dry-run", action="store_true", help="show the prompt and the command; do nothing")
 
 
@@ -71,13 +70,16 @@ def _run(args: argparse.Namespace) -> Signal | None:
     place = Path(args.worktree).absolute()
     if not place.is_dir():
         raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent should work in.")
-    loaded, words = _settings(args, place)
-    briefing = _brief(args, place, words, loaded)
-    redactor = redactor_of(loaded.settings, os.environ)
+    start = Path(args.project_dir).absolute() if args.project_dir else place
+    git = _git_around(start)
+    root = git.root if git else start
+    settings = load_settings(root, env=os.environ, flags={"agent": args.agent}).settings
+    briefing = _brief(args, place, Catalog.on_disk(root), settings)
+    redactor = redactor_of(settings, os.environ)
     with Stop() as stop, SupervisorClient(secrets=redactor.spellings) as supervisor:
-        sandbox = find_sandbox(loaded.settings, os.environ, (place,))
+        sandbox = find_sandbox(settings, os.environ, (place,))
         make = agent_maker(
-            loaded.settings, place, supervisor, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
+            settings, place, supervisor, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
         )
         agent = make("", "")
         if args.dry_run:
@@ -85,22 +87,25 @@ def _run(args: argparse.Namespace) -> Signal | None:
             print(redactor.text(briefing.prompt))
             return None
         agent.check()
-        return _signal(agent.run(briefing), args.phase)
+        transcript = agent.run(briefing)
+    if transcript.why == "stopped":
+        raise Interrupted(f"Stopped during {args.phase}.")
+    failure = transcript.failure
+    if failure and failure.reaction is not Reaction.JUDGE:
+        raise CapsuleError(failure.reason, failure.hint)
+    return signal_of(transcript)
 
 
-def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
-    """Load the settings and prompts of the project around the directory; else the defaults."""
-    start = Path(args.project_dir).absolute() if args.project_dir else place
+def _git_around(folder: Path) -> Git | None:
     try:
-        root = Git.find(start).root
+        return Git.find(folder)
     except CapsuleError:
-        root = start
-    flags = {"agent": args.agent, "verify": args.verify}
-    return load_settings(root, env=os.environ, flags=flags), Catalog.on_disk(root)
+        return None
 
 
-def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
-    execution, item = loaded.settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
+def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Settings) -> Briefing:
+    execution, item = settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
+    git = _git_around(place)  # the agent can commit: without a mission nobody could import its commits
     stamp = re.sub(r"\D", "", SystemClock().now())
     values = {"SIGNAL_CONTRACT": words.part("signal").strip(), "EARLIER_WORK": ""}
     prompt = compose(
@@ -117,22 +122,5 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
         timeout=execution.phase_timeout_minutes * 60,
         idle_timeout=execution.idle_timeout_minutes * 60,
         env={"CAPSULE_ITEM": item, "CAPSULE_PHASE": args.phase, "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1")},
-        sandbox_paths=SandboxPaths(writable=(str(place), *_repository_of(place))),
+        sandbox_paths=SandboxPaths(writable=(str(place), *([str(git.common_dir)] if git else []))),
     )
-
-
-def _repository_of(place: Path) -> list[str]:
-    """Let the agent commit: without a mission nobody could import its commits."""
-    try:
-        return [str(Git.find(place).common_dir)]
-    except CapsuleError:
-        return []
-
-
-def _signal(transcript: Transcript, phase: str) -> Signal:
-    if transcript.why == "stopped":
-        raise Interrupted(f"Stopped during {phase}.")
-    failure = transcript.failure
-    if failure and failure.reaction is not Reaction.JUDGE:
-        raise CapsuleError(failure.reason, failure.hint)
-    return signal_of(transcript)

@@ -240,5 +240,5 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
             output.seek(0)
             lines = [line for line in map(one_line, output.read().decode(errors="replace").splitlines()) if line]
             errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
-            said = next(errors, lines[-1] if lines else f"exit code {code}")  # bd prints its usage after the error
-            raise CapsuleError(f"{name} failed: {said}", hint)
+            said = next(errors, lines[-1] if lines else "")  # bd prints its usage after the error
+            raise CapsuleError(f"{name} failed: {said or f'exit code {code}'}", hint)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
@@ -29,7 +29,7 @@ from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 from capsule.core.status import MissionStatus
 from capsule.core.text import did_you_mean
-from capsule.project import Project, open_project, open_tracker
+from capsule.project import Project, open_project
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import column, widest
 
@@ -42,6 +42,8 @@ ADD = 'capsule add "Describe the change in one line"'
 STEP = "  "
 DEEPEST = 8
 """From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
+LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
+TREE = ("ID", "Status", "Pri", "Done", "Title")
 COLOURS = {Status.IN_PROGRESS: "green", Status.BLOCKED: "yellow", Status.NEW: "dim"}
 FIELDS = ("status", "phase", "type", "tag", "priority", "parent", "size", "complexity", "risk", "impact")
 
@@ -54,17 +56,6 @@ class _Row(NamedTuple):
     why: str = ""
 
 
-class _Layout(NamedTuple):
-    """How items are shown."""
-
-    headings: tuple[str, ...]
-    shows_done: bool
-    rows: Callable[[Sequence[Item], Mapping[str, Item]], list[_Row]]
-    """Of these items, out of all that there are."""
-    counts: Callable[[Sequence[Item], Sequence[Item]], str]
-    """Of these items, out of all that could be shown."""
-
-
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="a list of items, with all their fields")
     parser.add_argument("--only", metavar="FIELD=VALUE[,...]", help="items of this kind, such as status=new,tag=ui")
@@ -73,10 +64,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
-    tracker = open_tracker(project)
-    layout = LIST if tracker.traits.by_status else TREE
+    tracker = project.tracker
+    in_a_list = tracker.traits.by_status
     known = tracker.under("")  # a tree needs what is closed, too
-    every = [item for item in known if layout.shows_done or item.status is not Status.DONE]
+    every = [item for item in known if in_a_list or item.status is not Status.DONE]
     items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
     warn(f"warning: {warning}" for warning in tracker.warnings)
     if args.json:
@@ -87,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
     if not items:
         print("No items match --only." if every else nothing_yet(tracker))
         return 0
-    rows = layout.rows(items, {item.id: item for item in known})
+    rows = _listed(items) if in_a_list else _as_tree(items, {item.id: item for item in known})
     shown = [row.item for row in rows]
     missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
-    table = _table(layout.headings, rows, Style(sys.stdout), output_width(sys.stdout))
-    print("\n".join([*table, "", layout.counts(shown, every), *missions]))
+    table = _table(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
+    counts = _counts(shown, every) if in_a_list else _counts_of_work(shown, every)
+    print("\n".join([*table, "", counts, *missions]))
     return 0
 
 
@@ -137,7 +129,7 @@ def _values(item: Item, name: str) -> set[str]:
 # ---- for people
 
 
-def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:  # noqa: ARG001
+def _listed(items: Sequence[Item]) -> list[_Row]:
     return [
         _Row(
             item,
@@ -168,15 +160,10 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
             f"{done}/{of}" if of else "-",
             clean(item.title),
         )
-        rows.append(_Row(item, cells, clean(_what_holds_it_up(item, known))))
+        waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
+        why = item.blocked.reason if item.blocked else f"waiting for {', '.join(waits)}" if waits else ""
+        rows.append(_Row(item, cells, clean(why)))
     return rows
-
-
-def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
-    if item.blocked:
-        return item.blocked.reason
-    waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
-    return f"waiting for {', '.join(waits)}" if waits else ""
 
 
 def _table(headings: Sequence[str], rows: Sequence[_Row], style: Style, width: int) -> Iterator[str]:
@@ -209,12 +196,6 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
 
     waiting = {place.item.id for place in queue(every) if place.waits_for}
     return _counts(to_do(items), to_do(every), waiting)
-
-
-LIST = _Layout(
-    ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk"), shows_done=True, rows=_listed, counts=_counts
-)
-TREE = _Layout(("ID", "Status", "Pri", "Done", "Title"), shows_done=False, rows=_as_tree, counts=_counts_of_work)
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
