@@ -77,7 +77,7 @@ def test_an_accepted_claim_is_merged_and_shown_for_ever(a_mission_that_needs_you
     answer = project.run()
     assert answer.code == 0, answer
     assert project.walked()[len(before)] == "sign-off PASS"
-    for words in (("show", ITEM), ("report", ITEM), ("show", ITEM, "--json"), ("report", ITEM, "--format=html")):
+    for words in (("show", ITEM), ("report", ITEM), ("show", ITEM, "--json"), ("report", ITEM, "--html=-")):
         assert BECAUSE in project.say(*words).out, words
     logs = project.path / ".capsule" / "logs" / ITEM
     assert all(BECAUSE in (logs / name).read_text() for name in ("worklog.md", "summary.md", "journal.jsonl"))

@@ -92,7 +92,13 @@ def run(args: argparse.Namespace) -> int:
     template = SHOP if args.backlog else TEMPLATE
     demo = read_demo(template)
     target = Path(args.directory) if args.directory else None
-    root = _make_shop(target, demo.commits[0]) if args.backlog else make_project(target, "file", prefix=PREFIX)
+    if args.backlog:
+        if target is not None and (target.is_symlink() or target.exists()):
+            raise Refused(f"{target} exists already.", "Name a directory that does not exist yet.")
+        first = demo.commits[0]
+        root = make_project(target, "none", prefix=PREFIX, template=SHOP, files=SHOP_FILES, message=first)
+    else:
+        root = make_project(target, "file", prefix=PREFIX)
     print(_INTRODUCTION.format(script=SCRIPT, real=demo.real, root=root), end="", file=sys.stderr)
     with _settings_of_our_own({**demo.settings, "agents.scripted.args": [str(template / SCRIPT)]}):
         failed = next((words for words in _commands(demo) if _type(words, root)), ())
@@ -101,12 +107,6 @@ def run(args: argparse.Namespace) -> int:
 
 def read_demo(template: Path) -> Demo:
     return msgspec.convert(parse_yaml((template / STORY).read_bytes(), STORY), Demo)
-
-
-def _make_shop(target: Path | None, message: str) -> Path:
-    if target is not None and (target.is_symlink() or target.exists()):
-        raise Refused(f"{target} exists already.", "Name a directory that does not exist yet.")
-    return make_project(target, "none", prefix=PREFIX, template=SHOP, files=SHOP_FILES, message=message)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FrameType
@@ -85,7 +86,11 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
     items, otherwise = request.items, request.fresh or request.rebase or request.record or request.replay
     found = None if otherwise else running_already(project, items)
     if found:
-        return _watch_another(project, found)
+        journal = project.journal(read_only=True)
+        over, stop = (lambda: holder(journal, found.stream) is None), (lambda: ask_to_stop(journal, found.stream))
+        if _look(project, found, over, stop, ours=False):
+            return _goes_on(found, sys.stdout)
+        return how_it_ended(project, found)
     with _HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
         runner = start_runner(project.root, ["run", *words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
@@ -134,27 +139,14 @@ def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
         obeyed, heard = 0, False
         while True:
             if not heard or obeyed < ctrl_c.presses:
-                obeyed, heard = ctrl_c.presses, heard or _is_at_work(project, subject)
+                obeyed = ctrl_c.presses
+                with suppress(CapsuleError):  # then it is asked once too often
+                    journal = project.journal(read_only=True)
+                    heard = heard or any(holder(journal, stream) == subject.pid for stream in _streams(subject.items))
                 runner.stop()
             code = runner.wait_for(ASK_AGAIN)
             if code is not None:
                 return code
-
-
-def _is_at_work(project: Project, subject: Subject) -> bool:
-    try:
-        journal = project.journal(read_only=True)
-        return any(holder(journal, stream) == subject.pid for stream in _streams(subject.items))
-    except CapsuleError:  # then it is asked once too often
-        return False
-
-
-def _watch_another(project: Project, subject: Subject) -> int:
-    journal = project.journal(read_only=True)
-    over, stop = (lambda: holder(journal, subject.stream) is None), (lambda: ask_to_stop(journal, subject.stream))
-    if _look(project, subject, over, stop, ours=False):
-        return _goes_on(subject, sys.stdout)
-    return how_it_ended(project, subject)
 
 
 def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
@@ -200,8 +192,9 @@ def last_words(runner: Runner, code: int, subject: Subject) -> int:
     """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
     cause = [line for line in lines if not line.startswith(_NOTE)]
-    if runner.asked or code == -signal.SIGINT:
-        cause = _without_tracebacks(cause)
+    if runner.asked or code == -signal.SIGINT:  # without Python's traceback of a signal while it starts or ends
+        ours = dropwhile(lambda line: not line.startswith("capsule: "), cause)
+        cause = list(takewhile(lambda line: not line.startswith(("Traceback", "Exception ignored")), ours))
     _tell(sys.stderr, "".join(line for line in lines if line.startswith(_NOTE)))
     _tell(sys.stdout, out)
     _tell(sys.stderr, "".join(cause))
@@ -209,12 +202,6 @@ def last_words(runner: Runner, code: int, subject: Subject) -> int:
     if fault:
         raise fault
     return code
-
-
-def _without_tracebacks(lines: Sequence[str]) -> list[str]:
-    """Drop the traceback that Python prints if a signal arrives while it starts or ends."""
-    ours = dropwhile(lambda line: not line.startswith("capsule: "), lines)
-    return list(takewhile(lambda line: not line.startswith(("Traceback", "Exception ignored")), ours))
 
 
 def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:

@@ -64,20 +64,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="FILE", help="write one HTML page; - is stdout")
-    form.add_argument("--format", choices=("markdown", "html", "json"), default="markdown", help="what to print")
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     items = [check_id(name) for name in args.items]
     file = Path(args.html) if args.html not in (None, "-") else None
-    if file:
-        _refuse_what_is_no_file(file)
+    if file:  # anything but a regular file is refused before any work is done: it may be precious
+        if file.is_symlink():
+            raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
+        if file.is_dir():
+            raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
+        if file.exists() and not file.is_file():
+            raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
     report = gather(open_project(args.project_dir), items, args.run or "", args.since or "")
-    if args.json or args.format == "json":
+    if args.json:
         text = json.dumps(report_facts(report), indent=2) + "\n"
     else:
-        text = page(report) if args.html or args.format == "html" else markdown(report)
+        text = page(report) if args.html else markdown(report)
         text = text.encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
@@ -85,16 +89,6 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(file, text)
     print(file.absolute())
     return 0
-
-
-def _refuse_what_is_no_file(file: Path) -> None:
-    """Refuse anything but a regular file before any work is done: it may be precious, and a link leads elsewhere."""
-    if file.is_symlink():
-        raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
-    if file.is_dir():
-        raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
-    if file.exists() and not file.is_file():
-        raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
 
 
 # ---- which missions
@@ -218,7 +212,14 @@ def _diff(pairs: Pairs, note: str, trees: Mapping[str, str], counted: Counted) -
         if old not in trees or new not in trees:
             return Diff(note="its commits are no longer in the repository, so its changes are unknown")
         for file in counted.get((trees[old], trees[new]), ()):
-            found[file.path] = _sum(found.get(file.path), file)
+            one = found.get(file.path)
+            if one and (one.added is None or file.added is None):
+                found[file.path] = FileChange(file.path, None, None)
+            elif one:
+                added, removed = (one.added or 0) + (file.added or 0), (one.removed or 0) + (file.removed or 0)
+                found[file.path] = FileChange(file.path, added, removed)
+            else:
+                found[file.path] = file
     files = sorted(found.values(), key=lambda file: (-(file.added or 0) - (file.removed or 0), file.path))
     return Diff(files=tuple(files), note=note)
 
@@ -250,11 +251,3 @@ def _numstat(git: Git, pairs: Sequence[tuple[str, str]]) -> Counted:
             binary = added == b"-"
             files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
     return found
-
-
-def _sum(one: FileChange | None, other: FileChange) -> FileChange:
-    if one is None:
-        return other
-    if one.added is None or other.added is None:
-        return FileChange(other.path, None, None)
-    return FileChange(other.path, one.added + other.added, (one.removed or 0) + (other.removed or 0))

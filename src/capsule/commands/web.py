@@ -25,11 +25,8 @@ class CannotServe(CapsuleError):
 
 def serve(args: argparse.Namespace) -> int:
     root = Git.find(Path(args.project_dir or ".").absolute()).root
-    return serve_command(dashboard_in_a_tab(root), title=root.name, host=args.host or LOOPBACK, port=args.port or 0)
-
-
-def dashboard_in_a_tab(root: Path) -> list[str]:
-    return [sys.executable, "-P", "-c", _TAB, "dashboard", "--project-dir", str(root)]
+    command = [sys.executable, "-P", "-c", _TAB, "dashboard", "--project-dir", str(root)]
+    return serve_command(command, title=root.name, host=args.host or LOOPBACK, port=args.port or 0)
 
 
 def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
@@ -67,12 +64,11 @@ def listen(host: str, port: int) -> socket.socket:
     """Open a socket on this port of this host, or on a free one."""
     if not 0 <= port <= 65535:
         raise CannotServe(f"There is no port {port}.", "Ports go up to 65535; without --port a free one is used.")
+    nowhere = CannotServe(f"{host} is not an address of this machine.", f"Leave --host out to use {LOOPBACK}.")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
-        raise CannotServe(
-            f"{host} is not an address of this machine.", f"Leave --host out to use {LOOPBACK}."
-        ) from None
+        raise nowhere from None
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,18 +76,13 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen()
     except OSError as fault:
         listening.close()
-        raise _cannot_bind(host, port, fault) from None
+        if fault.errno == errno.EADDRNOTAVAIL:
+            raise nowhere from None
+        known = {
+            errno.EADDRINUSE: f"Port {port} is in use on {host}.",
+            errno.EACCES: f"You may not serve on port {port}.",
+        }
+        cause = os.strerror(fault.errno) if fault.errno else str(fault)
+        message = known.get(fault.errno or 0, f"Nothing can be served on {host}, port {port}: {cause}.")
+        raise CannotServe(message, "Choose another with --port, or leave it out for a free one.") from None
     return listening
-
-
-def _cannot_bind(host: str, port: int, fault: OSError) -> CannotServe:
-    another = "Choose another with --port, or leave it out for a free one."
-    match fault.errno:
-        case errno.EADDRINUSE:
-            return CannotServe(f"Port {port} is in use on {host}.", another)
-        case errno.EACCES:
-            return CannotServe(f"You may not serve on port {port}.", another)
-        case errno.EADDRNOTAVAIL:
-            return CannotServe(f"{host} is not an address of this machine.", f"Leave --host out to use {LOOPBACK}.")
-    cause = os.strerror(fault.errno) if fault.errno else str(fault)
-    return CannotServe(f"Nothing can be served on {host}, port {port}: {cause}.", another)
