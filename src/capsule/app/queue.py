@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -14,7 +14,6 @@ from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
 from capsule.app.ordering import queued
 from capsule.app.planning import (
-    MissionPlan,
     RunRequest,
     check_agents,
     exclude_our_files,
@@ -72,7 +71,7 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()
         for kept in put_away_old_work(project.git):
-            run.output.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
+            run.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
         work_through(*set_up(services), services, report)
 
 
@@ -150,7 +149,7 @@ def _start_anew(run: RunContext, item: Item) -> None:
 
 def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
     for line in lines:
-        run.output.tell(line)
+        run.tell(line)
 
 
 # ---- where the jobs of a run come from
@@ -159,9 +158,10 @@ def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
 class _ProjectJobs:
     """The queue of a project, and the orders for its missions."""
 
-    def __init__(self, run: RunContext, services: Services) -> None:
+    def __init__(self, run: RunContext, services: Services, campaign: Campaign | None = None, start: str = "") -> None:
+        """A `campaign` goes on with missions that halted, as `run TASK` would; new ones start from the ref `start`."""
         self.guardrails = guardrails_of(run.project.settings)
-        self._run, self._services = run, services
+        self._run, self._services, self._campaign, self._start = run, services, campaign, start
         self._project, self._tracker, self._request = run.project, run.project.tracker, run.request
         self._states = states_of(run.project, [item.id for item in run.project.tracker.everything()])
         self._told = set(run.project.loaded.warnings)  # when the run was opened
@@ -172,22 +172,15 @@ class _ProjectJobs:
         states = self._states
         if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
-        resumed = self.resumed(states)
+        resumed = _under_way(states) if self._campaign else self._request.items
         return queued(self._project, states, items, left_alone, resumed=resumed)
-
-    def resumed(self, states: Mapping[str, MissionState]) -> Collection[str]:  # noqa: ARG002 (for a campaign)
-        """Items that go on although they halted."""
-        return self._request.items
 
     def workflow(self, item: Item) -> Workflow:
         base = self._project.git.resolve("HEAD")
         return choose_workflow(self._project, item, words_at(self._project, base), self._request.workflow)
 
-    def plan(self, item: Item) -> MissionPlan:
-        return plan_mission(self._project, item.id, self._request)
-
     def order(self, item: Item) -> tuple[Order, Services]:
-        plan = self.plan(item)
+        plan = plan_mission(self._project, item.id, self._request, start=self._start)
         if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like
             refuse_dirty(self._project, self._request)
         if plan.merged_already:  # a mission of its own would do it all again
@@ -196,14 +189,17 @@ class _ProjectJobs:
         for note in plan.notes:
             if note not in self._told:
                 self._told.add(note)
-                self._run.output.tell(f"note: {note}")
+                self._run.tell(f"note: {note}")
         services = replace(self._services, words=plan.words)
         check_agents(plan, services)
         exclude_our_files(plan)
-        interrupted = self._states.pop(item.id, None)
+        earlier = self._states.pop(item.id, None)
         self._taken.add(item.id)
-        if interrupted and interrupted.under_way and not interrupted.halt and self._run.output.form == PLAIN:
-            self._run.output.tell(f"Resuming {item.id} at {interrupted.to_do[0]}")
+        if earlier and earlier.under_way:
+            if not earlier.halt and self._run.form == PLAIN:
+                self._run.tell(f"Resuming {item.id} at {earlier.to_do[0]}")
+        elif self._campaign:
+            return replace(plan.order, earlier=self._campaign.earlier(item)), services
         return plan.order, services
 
 
@@ -273,7 +269,7 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     def set_up(services: Services) -> tuple[RunPlan, JobSource]:
         campaign = Campaign(root, services, stream)
         whole = RunPlan(stream, plan.cap, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
-        return whole, _CampaignJobs(run, services, campaign, plan.into)
+        return whole, _ProjectJobs(run, services, campaign, f"refs/heads/{plan.into}")
 
     try:
         _work_through(run, report, set_up)
@@ -281,25 +277,6 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
         stop.hint = f"Go on with `capsule run {root}`."
         raise
     return report.exit_code
-
-
-class _CampaignJobs(_ProjectJobs):
-    """The queue of a project, for what one item holds: missions that halted are gone on with, as `run TASK` would."""
-
-    def __init__(self, run: RunContext, services: Services, campaign: Campaign, into: str) -> None:
-        super().__init__(run, services)
-        self._campaign, self._start = campaign, f"refs/heads/{into}"
-
-    def resumed(self, states: Mapping[str, MissionState]) -> Collection[str]:
-        return _under_way(states)
-
-    def plan(self, item: Item) -> MissionPlan:
-        return plan_mission(self._project, item.id, self._request, start=self._start)
-
-    def order(self, item: Item) -> tuple[Order, Services]:
-        going_on = item.id in self._states and self._states[item.id].under_way
-        order, services = super().order(item)
-        return (order if going_on else replace(order, earlier=self._campaign.earlier(item))), services
 
 
 def _under_way(states: Mapping[str, MissionState]) -> set[str]:

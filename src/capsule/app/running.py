@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,73 +41,69 @@ from capsule.workspaces import repository
 PLAIN, JSON, NONE = "plain", "json", "none"
 
 
-class RunOutput(NamedTuple):
-    """The output of a run: events for an observer, and lines for people."""
-
-    observer: Observer
-    tell: Callable[[str], None]
-    form: str = PLAIN
-    """`json` leaves out hints that only people need, `none` leaves out progress too."""
-
-
 class RunContext(Struct, frozen=True):
     """A run that was asked for: of which project, how, and where it tells what happens."""
 
     project: Project
     request: RunRequest
-    output: RunOutput
+    observer: Observer
+    """It is told events, `tell` lines for people."""
+    tell: Callable[[str], None]
+    form: str = PLAIN
+    """`json` leaves out hints that only people need, `none` leaves out progress too."""
 
 
-def run_item(plan: MissionPlan, request: RunRequest, output: RunOutput) -> MissionState:
+def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
     """Take a mission from wherever it stands to its end or its halt."""
     project, mission = plan.project, plan.order.mission
     if plan.done:
         end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
         return plan.state
-    with open_run(RunContext(project, request, output), plan.words, plan.notes) as services:
+    with open_run(run, plan.words, plan.notes) as services:
         check_agents(plan, services)
         exclude_our_files(plan)
         for closed in close_what_is_merged(services):
-            output.tell(f"note: {closed} was merged earlier; its item is closed now")
+            run.tell(f"note: {closed} was merged earlier; its item is closed now")
         if plan.merged_already:
             return load_state(services, mission)
-        if plan.state.abandoned or (request.fresh and plan.began):
+        if plan.state.abandoned or (run.request.fresh and plan.began):
             with services.journal.claim(mission):
                 salvage = take_away(services, mission, why="started over", branch=True)
                 note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))
             if salvage:
-                output.tell(f"note: what was there is kept as {salvage}")
+                run.tell(f"note: what was there is kept as {salvage}")
         return run_until_halt(plan.order, services)
 
 
 @contextmanager
 def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
     """Open the services of a run: a signal stops it, people are notified, it is recorded or replayed if asked."""
-    project, request, output = run.project, run.request, run.output
-    _tell_first(project, notes, output)
+    project, request = run.project, run.request
+    _tell_first(run, notes)
     with (
         Stop() as stop,
-        _notified(project, output.observer) as observer,
+        _notified(project, run.observer) as observer,
         open_services(project, project.tracker, words, observer, stop, model=request.model) as opened,
     ):
         services, told = replace(opened, runners=MissionProcesses(project, request, observer, stop)), ""
         if request.replay:
             services, told = replayed(services, project, Path(request.replay).absolute())
         if told:
-            output.tell(f"note: {told}")
+            run.tell(f"note: {told}")
         if request.record:
             services = recorded(services, project, Path(request.record).absolute(), start_over=request.fresh)
         yield services
 
 
-def _tell_first(project: Project, notes: tuple[str, ...], output: RunOutput) -> None:
+def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
     """Tell what was noted, and whether agents run unconfined, before the first one starts."""
     for text in notes:
-        output.tell(f"note: {text}")
-    found = level(project.settings.sandbox, project.env) if output.form != JSON else None
-    if found and not found.program and project.settings.sandbox != "off":
+        run.tell(f"note: {text}")
+    wanted = run.project.settings.sandbox
+    found = level(wanted, run.project.env) if run.form != JSON and wanted != "off" else None
+    if found and not found.program:
         kept = "hooks and settings of the repository are checked after each phase"
-        output.tell(f"note: not sandboxed: {found.why}; {kept}.")
+        run.tell(f"note: not sandboxed: {found.why}; {kept}.")
 
 
 @contextmanager
@@ -138,13 +133,13 @@ def home_for_notifications(home: str) -> Path:
 # ---- merge
 
 
-def merge(plan: MissionPlan, request: RunRequest, output: RunOutput) -> MissionState:
+def merge(plan: MissionPlan, run: RunContext) -> MissionState:
     """Merge a mission that is signed off: the last stage by itself."""
     project = plan.project
-    _tell_first(project, plan.notes, output)
+    _tell_first(run, plan.notes)
     with (
         Stop() as stop,
-        open_services(project, project.tracker, plan.words, output.observer, stop, model=request.model) as services,
+        open_services(project, project.tracker, plan.words, run.observer, stop, model=run.request.model) as services,
     ):
         _check_signed_off(plan, services)
         check_agents(plan, services)

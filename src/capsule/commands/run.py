@@ -41,10 +41,10 @@ from capsule.app.queue import (
     run_campaign,
     run_queue,
 )
-from capsule.app.running import JSON, RunContext, run_item
+from capsule.app.running import JSON, run_item
 from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument
 from capsule.commands.output import output_options, wants_a_screen
-from capsule.commands.running import flags_of, output_for, request_of, summed_up
+from capsule.commands.running import flags_of, request_of, run_of, summed_up
 from capsule.commands.summary import campaign_summary, closing_words, queue_summary
 from capsule.core.campaign import closing_words as closing_words_of_group
 from capsule.core.campaign import is_container
@@ -100,9 +100,9 @@ def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool =
     if dry:
         return _print_all(preview_queue(project, request))
     cap = cap_of(project, request)
-    output = output_for(project, how, QueueReport)
-    with summed_up(output.form, lambda report: queue_summary(report, cap, project)) as report:
-        return run_queue(RunContext(project, request, output), report, triage=triage)
+    run = run_of(project, request, how, QueueReport)
+    with summed_up(run.form, lambda report: queue_summary(report, cap, project)) as report:
+        return run_queue(run, report, triage=triage)
 
 
 def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *, dry: bool) -> int:
@@ -114,7 +114,7 @@ def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *,
     plan = plan_mission(project, item_id, request)
     if dry:
         return _print_all(preview(plan, request.model))
-    state = run_item(plan, request, output_for(project, how))
+    state = run_item(plan, run_of(project, request, how))
     if how != JSON and plan.done:
         print(f"{item_id} is done: merged as {state.facts.get('merged', 'nothing')[:12]}.")
     elif how != JSON:
@@ -130,9 +130,9 @@ def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *
         if how != JSON:
             print(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
-    output = output_for(project, how, QueueReport)
-    with summed_up(output.form, lambda report: campaign_summary(report, plan.cap, root.id, project)) as report:
-        return run_campaign(plan, RunContext(project, request, output), report)
+    run = run_of(project, request, how, QueueReport)
+    with summed_up(run.form, lambda report: campaign_summary(report, plan.cap, root.id, project)) as report:
+        return run_campaign(plan, run, report)
 
 
 def _refuse_on_failure(request: RunRequest) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
-from capsule.app.running import JSON, NONE, PLAIN, RunOutput
+from capsule.app.running import JSON, NONE, PLAIN, RunContext
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.engine.dispatch import RunReport
@@ -43,13 +43,14 @@ def flags_of(args: argparse.Namespace) -> dict[str, object]:
     return flags | {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
 
 
-def output_for(project: Project, how: str, lines: type[PlainReport] = PlainReport) -> RunOutput:
-    """Write events as `--output` says: JSON on stdout, lines on stderr, or not at all."""
+def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainReport] = PlainReport) -> RunContext:
+    """Write the events of a run as `--output` says: JSON on stdout, lines on stderr, or not at all."""
     if how == JSON:
-        return RunOutput(JsonReport(), tell, JSON)
+        return RunContext(project, request, JsonReport(), tell, JSON)
     if how == NONE:
-        return RunOutput(FanOut(), tell, NONE)
-    return RunOutput(lines(standing=partial(mission_state, project), budget=budget_of(project.settings)), tell, PLAIN)
+        return RunContext(project, request, FanOut(), tell, NONE)
+    report = lines(standing=partial(mission_state, project), budget=budget_of(project.settings))
+    return RunContext(project, request, report, tell, PLAIN)
 
 
 def tell(line: str) -> None:
