@@ -34,6 +34,7 @@ from capsule.engine.dispatch import SharedLimits
 from capsule.engine.run_mission import run_until_halt
 from capsule.project import Project, open_project
 from capsule.rules import words_at
+from capsule.services import Services
 from capsule.settings import Loaded
 from capsule.system.stop import Stop
 from capsule.system.umask import of_the_user
@@ -52,10 +53,7 @@ class _Task(msgspec.Struct, frozen=True):
     root: str
     branch: str
     loaded: Loaded
-    model: str
-    record: str
-    record_anew: bool
-    replay: str
+    request: RunRequest
     order: Order
     lease: RunLease
 
@@ -85,6 +83,16 @@ class RunnerBug(Exception):
     """An exception of a runner that is no error of the user's; its traceback is a note."""
 
 
+def with_recording(services: Services, project: Project, request: RunRequest) -> tuple[Services, str]:
+    """Replay or record what agents do, if the request says so; return what there is to tell about it too."""
+    told = ""
+    if request.replay:
+        services, told = replayed(services, project, Path(request.replay).absolute())
+    if request.record:
+        services = recorded(services, project, Path(request.record).absolute(), start_over=request.fresh)
+    return services, told
+
+
 # ---- the queue's side
 
 
@@ -97,20 +105,10 @@ class MissionProcesses:
         self._started: set[str] = set()
 
     def start(self, order: Order, lease: RunLease) -> None:
-        request, fresh = self._request, order.mission not in self._started
+        project, again = self._project, order.mission in self._started
+        request = replace(self._request, fresh=self._request.fresh and not again)  # a recording is begun anew once
         self._started.add(order.mission)
-        task = _Task(
-            root=str(self._project.root),
-            branch=self._project.branch,
-            loaded=self._project.loaded,
-            model=request.model,
-            record=request.record and str(Path(request.record).absolute()),
-            record_anew=request.fresh and fresh,
-            replay=request.replay and str(Path(request.replay).absolute()),
-            order=order,
-            lease=lease,
-        )
-        self._runners.append(_Runner(task))
+        self._runners.append(_Runner(_Task(str(project.root), project.branch, project.loaded, request, order, lease)))
 
     def wait(self) -> tuple[str, CapsuleError | None]:
         try:
@@ -266,15 +264,11 @@ def _run(task: _Task, queue: _Queue) -> None:
     words = words_at(project, task.order.base)
     with (
         Stop() as stop,
-        open_services(project, project.tracker, words, queue, stop, model=task.model) as opened,
+        open_services(project, project.tracker, words, queue, stop, model=task.request.model) as opened,
         opened.journal.join(task.lease.stream, task.lease.epoch),
     ):
         queue.tell(_Told(listens=True))
-        services = opened
-        if task.replay:
-            services, _ = replayed(services, project, Path(task.replay))
-        if task.record:
-            services = recorded(services, project, Path(task.record), start_over=task.record_anew)
+        services, _ = with_recording(opened, project, task.request)
         run_until_halt(task.order, replace(services, run_limits=SharedLimits(task.lease, services)))
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import Observer
 from capsule.app.endings import take_away
-from capsule.app.mission_processes import MissionProcesses
+from capsule.app.mission_processes import MissionProcesses, with_recording
 from capsule.app.missions import mission_state
 from capsule.app.planning import MissionPlan, RunRequest, check_agents, check_repository, exclude_our_files
 from capsule.catalog import Catalog
@@ -35,7 +35,7 @@ from capsule.system.git_environment import absolute_entries
 from capsule.system.process import end_leftovers
 from capsule.system.sandbox import level
 from capsule.system.stop import Stop
-from capsule.wiring import open_services, recorded, replayed
+from capsule.wiring import open_services
 from capsule.workspaces import repository
 
 PLAIN, JSON, NONE = "plain", "json", "none"
@@ -85,13 +85,10 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
         _notified(project, run.observer) as observer,
         open_services(project, project.tracker, words, observer, stop, model=request.model) as opened,
     ):
-        services, told = replace(opened, runners=MissionProcesses(project, request, observer, stop)), ""
-        if request.replay:
-            services, told = replayed(services, project, Path(request.replay).absolute())
+        runners = MissionProcesses(project, request, observer, stop)
+        services, told = with_recording(replace(opened, runners=runners), project, request)
         if told:
             run.tell(f"note: {told}")
-        if request.record:
-            services = recorded(services, project, Path(request.record).absolute(), start_over=request.fresh)
         yield services
 
 
