@@ -180,7 +180,7 @@ def worktrees(project: Project) -> tuple[list[str], list[str]]:
 
 
 def _made_by_us(project: Project) -> set[str]:
-    """Every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
+    """Name every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
     refs = project.git.refs("refs/capsule/base", "refs/capsule/checkpoints")
     journal = project.journal(read_only=True)
     streams = journal.missions()

@@ -229,7 +229,7 @@ class _Runner:
 
 
 def _rebuilt(fault: _Fault) -> Exception:
-    """The exception as it was raised, as far as this process can tell."""
+    """Make the exception that the runner raised, as far as this process knows its class."""
     if "CapsuleError" in fault.kinds:
         kind = next(vars(errors)[name] for name in fault.kinds if name in vars(errors))
         error: CapsuleError = kind.__new__(kind, fault.fields["message"])
@@ -310,7 +310,7 @@ class _Queue:
 
 
 def _killed() -> bytes:
-    """The queue is gone: end as it did, so that nothing is done that nobody has asked for any more."""
+    """Kill this process: its queue is gone, and nobody asks for the mission any more."""
     os.kill(os.getpid(), signal.SIGKILL)
     return b""
 

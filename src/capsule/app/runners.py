@@ -29,12 +29,12 @@ _LONGEST = 1024 * 1024
 
 
 class Runner:
-    """One that we started. It is ours to wait for, and it goes on when we do not."""
+    """A run that this process started; it keeps running when this process ends."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: int, err: int) -> None:
         self._process, self._out, self._err = process, out, err
         self.asked = False
-        """To stop, by us."""
+        """Whether we asked it to stop."""
         for fd in (out, err):  # a dashboard may stay open for days
             weakref.finalize(self, os.close, fd)
 
@@ -46,17 +46,17 @@ class Runner:
         return self._process.poll() is not None
 
     def wait(self) -> int:
-        """Its exit code; below zero, the signal that ended it."""
+        """Wait for its end; return the exit code, or below zero the signal that ended it."""
         return self._process.wait()
 
     def wait_for(self, seconds: float) -> int | None:
-        """None where it has not ended by then."""
+        """Wait for so long; return its exit code, or None where it has not ended by then."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def stop(self) -> None:
-        """Asked once it ends its agent and stays resumable; asked twice it goes at once."""
+        """Ask it to stop: once, and it ends its agent and stays resumable; twice, and it ends at once."""
         self.asked = True
         self._process.send_signal(signal.SIGINT)  # which sends nothing to one that has ended
 
@@ -68,11 +68,18 @@ class Runner:
 
 
 def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> Runner:
-    """`capsule WORDS`, where WORDS begin with `run`. Only its closing summary, notes and errors are printed."""
-    folder = _folder(root)
+    """Start `capsule WORDS`, which begin with `run`; it prints only its closing summary, notes and errors."""
+    folder = root / ".capsule" / "runners"
+    if folder.is_symlink() or folder.parent.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise CapsuleError(f"{folder} is no folder of its own.", "Move it away: the last words of runs are kept there.")
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
     files: list[int] = []
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"  # git need not know of it, and it is there before any mission is
+        if ignore.is_symlink() or not ignore.exists():
+            write_atomically(ignore, "*\n")  # in the place of a link, never through it
+        _prune(folder)
         files += [_new_file(folder / f"{name}.{kind}") for kind in KINDS]
         out, err = files
         process = subprocess.Popen(
@@ -87,38 +94,18 @@ def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> R
     except OSError as error:
         for fd in files:
             os.close(fd)
-        raise _cannot_use(folder, error) from error
+        raise CapsuleError(f"Cannot use {folder}: {error.strerror}.", "Make sure that you may write there.") from error
     return Runner(process, out, err)
 
 
 def silently(words: Sequence[str]) -> list[str]:
-    """The last `--output` counts; after `--` there are no options any more."""
+    """Add `--output none`: the last one counts, and after `--` there are no options any more."""
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], "--output", "none", *words[end:]]
 
 
-def _folder(root: Path) -> Path:
-    """Git need not know of it, whatever the project ignores: it is there before any mission is."""
-    folder = root / ".capsule" / "runners"
-    if folder.is_symlink() or folder.parent.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise CapsuleError(f"{folder} is no folder of its own.", "Move it away: the last words of runs are kept there.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if ignore.is_symlink() or not ignore.exists():
-            write_atomically(ignore, "*\n")  # in the place of a link, never through it
-        _prune(folder)
-    except OSError as error:
-        raise _cannot_use(folder, error) from error
-    return folder
-
-
-def _cannot_use(folder: Path, error: OSError) -> CapsuleError:
-    return CapsuleError(f"Cannot use {folder}: {error.strerror}.", "Make sure that you may write there.")
-
-
 def _prune(folder: Path) -> None:
-    """Their names begin with when they were made. What somebody still writes to, or reads, stays."""
+    """Remove the oldest files, by the time in their names; one that somebody still has open stays."""
     for kind in KINDS:
         for old in sorted(folder.glob(f"*.{kind}"))[: -KEPT + 1]:
             with suppress(OSError):
@@ -131,12 +118,12 @@ def _prune(folder: Path) -> None:
 
 
 def _new_file(path: Path) -> int:
-    """Locked for as long as anybody has it open, the runner included: that lets `_prune` know."""
+    """Create a file that is locked while anybody has it open, the runner included: that lets `_prune` know."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
     try_lock(fd, fcntl.LOCK_SH, path)
     return fd
 
 
 def _read(fd: int) -> str:
-    """By the file that was opened, whatever stands in its place by now."""
+    """Read the file that was opened, whatever stands in its place by now."""
     return os.pread(fd, _LONGEST, 0).decode(errors="replace")

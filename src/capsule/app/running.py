@@ -147,7 +147,7 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
 
 
 def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:
-    """The merge agent has done its part, and nobody has changed the place since: no agent is needed again."""
+    """Tell whether the merge agent has done its part and nobody has changed the place since: then none is needed."""
     state, names = plan.state, plan.order.workflow.names()
     if not (state.under_way and state.halt and state.checkpoint):
         return False
@@ -157,7 +157,7 @@ def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:
 
 
 def _check_signed_off(plan: MissionPlan, services: Services) -> None:
-    """By the journal where the mission has one, else by the last verdict in the worklog's own section."""
+    """Refuse a mission without sign-off: by its journal, else by the last verdict in the worklog's own section."""
     mission, workflow = plan.order.mission, plan.order.workflow
     place = services.place(mission, plan.order.into if workflow.publishes_steps else "")
     if not place.path.is_dir():
