@@ -451,7 +451,7 @@ def test_an_item_whose_mission_runs_is_left_alone(
     with unchanged(project), lock:
         answer = project.say(words[0], "WRK-001", *words[1:])
     assert answer.code == 3
-    assert re.search(r"it is running \(pid \d+\): stop it first\.\n  `kill \d+` ends it", answer.err)
+    assert re.search(r"is running \(pid \d+\): stop it first\.\n  `kill \d+` ends it", answer.err)
 
 
 def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from capsule.adapters import ClaimedState
-from capsule.app.endings import _release
-from capsule.core.errors import TrackerError
+from capsule.app.endings import _release, abandon, clean_all
+from capsule.core.errors import LockHeld, TrackerError
+from capsule.project import open_project
+from capsule.system.lock import FileLock
 from capsule.trackers.memory import MemoryTracker
 
 from .conftest import ITEM, Project, assert_clear, honest, nothing_changes
@@ -233,3 +237,42 @@ def test_a_claim_that_cannot_be_taken_back_is_told(tracker: MemoryTracker, told:
     services = SimpleNamespace(state_store=ClaimedState(tracker), tracker=tracker)
     warnings = _release(services, "demo-1")  # type: ignore[arg-type]
     assert (told in warnings[0]) if told else not warnings
+
+
+def test_a_mission_that_runs_where_it_cannot_be_seen_is_left_alone(
+    with_a_draft: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock of a process in another container, or on another machine, names no pid."""
+    monkeypatch.setattr("capsule.system.lock._pid_from_kernel", lambda _: 0)
+    monkeypatch.setattr("capsule.system.lock._PROBE_ALLOWANCE", 0.0)
+    project = open_project(str(with_a_draft.path))
+    lock = project.state_folder / "locks" / f"mission-{ITEM}.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert [ended.running for ended in clean_all(project, [ITEM])] == [0]
+    assert with_a_draft.worktree.is_dir()
+
+
+@pytest.mark.parametrize("fault", [ProcessLookupError, PermissionError])
+def test_a_process_that_cannot_be_signalled_is_no_bug(
+    with_a_draft: Project, monkeypatch: pytest.MonkeyPatch, fault: type[OSError]
+) -> None:
+    """It may end just before it is told to stop, or belong to somebody else."""
+    project = open_project(str(with_a_draft.path))
+    lock = FileLock(project.state_folder / "locks" / f"mission-{ITEM}.lock")
+    lock.acquire(1)
+
+    def kill(_pid: int, _signal: int, real: Callable[[int, int], None] = os.kill) -> None:
+        monkeypatch.setattr("os.kill", real)
+        if fault is ProcessLookupError:
+            lock.release()
+        raise fault
+
+    monkeypatch.setattr("os.kill", kill)
+    if fault is ProcessLookupError:
+        ended = abandon(project, ITEM, branch=False)
+        assert ended
+        assert ended.was_running
+    else:
+        with lock, pytest.raises(LockHeld, match="another user"):
+            abandon(project, ITEM, branch=False)

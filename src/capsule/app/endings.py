@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from capsule.adapters import Order
-from capsule.app.missions import known_mission, mission_state
+from capsule.app.missions import known_mission, mission_state, running
 from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
@@ -41,7 +41,7 @@ class EndedMission(NamedTuple):
     was_running: bool = False
     branch_kept: bool = False
     running: int | None = None
-    """The pid of a mission that runs, and was left alone."""
+    """The pid of a mission that runs, and was left alone; 0 where it cannot be seen from here."""
     warnings: tuple[str, ...] = ()
 
 
@@ -58,9 +58,8 @@ def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | N
 
 def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMission]:
     """Clean these missions, except those that run."""
-    journal = project.journal()
     for mission in missions:
-        pid = journal.running(mission)
+        pid = running(project, {mission}).get(mission)
         if pid is not None:
             yield EndedMission(mission, running=pid)
         else:
@@ -145,7 +144,11 @@ def _stop_runner(project: Project, mission: str) -> bool:
     pid = journal.running(mission)
     if pid is None:
         return False
-    os.kill(pid, signal.SIGTERM)
+    try:
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(pid, signal.SIGTERM)
+    except PermissionError:
+        raise LockHeld(f"{mission} (pid {pid}) is run by another user.", "Ask them to stop it.") from None
     deadline = time.monotonic() + _PATIENCE
     while journal.running(mission) is not None:
         if time.monotonic() > deadline:

@@ -71,8 +71,8 @@ def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
         who = f"pid {pid}" if pid else "somewhere else"
         how = f"`kill {pid}` ends it in order" if pid else "End it there"
         raise LockHeld(
-            f"{item_id} is left as it is: it is running ({who}): stop it first.",
-            f"{how}; `capsule run {item_id}` goes on with it later.",
+            f"{item_id} is running ({who}): stop it first.",
+            f"{how}; `capsule run {item_id}` resumes it later.",
         )
     if mission_state(project, item_id).unrecorded:
         # A step whose outcome is not in the backlog yet comes first: it would undo what is changed before it.

@@ -77,7 +77,7 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
 
 def _refuse_fresh_queue(request: RunRequest) -> None:
     if request.fresh and not request.items:
-        raise UsageError("--fresh starts one item over: which?", "Name it: capsule run ID --fresh")
+        raise UsageError("--fresh starts one item over, and none is named.", "Name it: capsule run ID --fresh")
 
 
 def cap_of(project: Project, request: RunRequest) -> int:

@@ -192,7 +192,7 @@ def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]
     if is_container(item):
         left = to_do(tracker.under(item.id))
         hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
-        raise Refused(f"{item.id} is done by doing what it holds, so there is no worktree for it.", hint)
+        raise Refused(f"{item.id} holds other items, so it has no worktree of its own.", hint)
     check_repository(project)
     base = repository.base_of(project.git, "HEAD")
     repository.exclude_artefacts(project.git, base)

@@ -54,6 +54,7 @@ def clean_everything(project: Project) -> int:
 def _print(ended: EndedMission) -> None:
     warn(ended.warnings)
     if ended.running is not None:
-        print(f"{ended.mission} is running (pid {ended.running}); left alone. `capsule abort {ended.mission}` ends it.")
+        where = f"(pid {ended.running}); left alone. `capsule abort {ended.mission}` ends it."
+        print(f"{ended.mission} is running {where if ended.running else 'somewhere else; left alone.'}")
     else:
         print(f"{ended.mission} is cleaned.{f' Salvaged: {ended.salvage}' if ended.salvage else ''}")
