@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,10 @@ class _Server:
     def end(self) -> None:
         self.socket.close()
         self.process.wait()
+
+
+_ONE_SERVER = threading.Lock()
+"""Tests start commands in threads, also the first one."""
 
 
 @cache
@@ -62,7 +67,9 @@ class Forked(subprocess.Popen[str]):
         self._answer, theirs = os.pipe()
         nothing = os.open(os.devnull, os.O_RDONLY)
         fds = [nothing, self._out.fileno(), self._err.fileno(), theirs]
-        socket.send_fds(_server().socket, [json.dumps(about).encode()], fds)
+        with _ONE_SERVER:
+            server = _server()
+        socket.send_fds(server.socket, [json.dumps(about).encode()], fds)
         os.close(nothing)
         os.close(theirs)
         self.pid = self._told()
