@@ -64,6 +64,9 @@ class Tracker(Protocol):
     def knows(self, item_id: str) -> bool:
         """Tell whether there is, or ever was, an item with this id."""
 
+    def closed_as(self, item_id: str) -> str:
+        """Say why an item was closed without being done; '' where it was not, or nobody wrote it down."""
+
     def under(self, item_id: str) -> Sequence[Item]:
         """List all that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
 

@@ -221,6 +221,32 @@ def test_what_is_archived_or_done_holds_nothing_up() -> None:
     assert read(HEAD + "".join(f"  - {row}\n" for row in rows)).items["WRK-001"].dependencies == ("WRK-003",)
 
 
+@pytest.mark.promise("backlog.closed-dependencies")
+@pytest.mark.parametrize(
+    ("endings", "waits", "unmet"),
+    [
+        ({}, (), ()),
+        ({"WRK-004": ""}, (), ()),
+        ({"WRK-004": "too dear"}, (), ("WRK-004 was closed: too dear",)),
+        ({"WRK-004": "duplicate of WRK-002"}, ("WRK-002",), ()),
+        ({"WRK-004": "duplicate of WRK-005", "WRK-005": "duplicate of WRK-002"}, ("WRK-002",), ()),
+        ({"WRK-004": "duplicate of WRK-005", "WRK-005": ""}, (), ()),
+        ({"WRK-004": "duplicate of WRK-001"}, (), ()),
+        (
+            {"WRK-004": "duplicate of WRK-005", "WRK-005": "duplicate of WRK-004"},
+            (),
+            ("WRK-004 was closed: duplicate of WRK-005",),
+        ),
+    ],
+)
+def test_a_dependency_that_was_closed_is_not_done(
+    endings: dict[str, str], waits: tuple[str, ...], unmet: tuple[str, ...]
+) -> None:
+    rows = "  - {id: WRK-001, title: a, status: new, dependencies: [WRK-004]}\n  - {id: WRK-002, title: b, status: new}\n"
+    item = read_backlog((HEAD + rows).encode(), "BACKLOG.yaml", lambda: endings).items["WRK-001"]
+    assert (item.dependencies, item.unmet) == (waits, unmet)
+
+
 # ---- what is refused
 
 ITEM = "  - id: WRK-001\n    title: t\n    status: new\n"

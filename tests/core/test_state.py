@@ -308,3 +308,21 @@ def test_the_children_of_a_mission_are_found_by_their_names() -> None:
     parent = MissionState(mission="one", workflow=Workflow(name="w", phases=phases))
     found = children_of(parent, lambda name: known.get(name, MissionState()))
     assert [child.mission for child in found] == ["one.build.1", "one.build.2"]
+
+
+PARTS = Workflow(name="parts", retries=2, phases=(Phase(name="build", role=Role.SOLO, prompt="b"),))
+
+
+@pytest.mark.promise("backlog.parts")
+def test_a_part_after_one_that_succeeded_has_all_retries_and_no_old_feedback() -> None:
+    event = MissionStarted(at=AT, mission="m", item=Item(id="m", title="t"), workflow=PARTS, base="b", into="main")
+    state = apply(MissionState(), event)
+    for verdict in (Verdict.FAILED, Verdict.REFUTED):
+        state = step(state, verdict, "not yet")
+    assert state.used == {"build": 2} and state.feedback and state.attempt("build") == 3
+    state = step(state, Verdict.MORE)
+    assert not state.feedback and not state.refutations and state.attempt("build") == 1
+    for verdict in (Verdict.FAILED, Verdict.FAILED):
+        state = step(state, verdict, "not yet")
+        assert not state.halt, "the retries of the last part are not this one's"
+    assert step(state, Verdict.FAILED, "never").halt

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from capsule.core.evidence import Evidence, as_feedback, mend_of, refuted
-from capsule.core.item import LEVELS, Assessment, Item
+from capsule.core.item import LEVELS, Assessment, Item, duplicate_of
 from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
@@ -211,7 +211,7 @@ def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping
 def _closed(signal: Signal, *, trusts_done: bool) -> Decision:
     """Close a duplicate, which was looked up; that something is done already, a person confirms."""
     if signal.duplicate_of:
-        return Decision(Move.CLOSE, signal.verdict, f"duplicate of {signal.duplicate_of}")
+        return Decision(Move.CLOSE, signal.verdict, duplicate_of(signal.duplicate_of))
     said = signal.summary or "no reason was given"
     if trusts_done:
         return Decision(Move.CLOSE, signal.verdict, f"already done: {said}")

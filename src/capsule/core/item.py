@@ -91,6 +91,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     tags: tuple[str, ...] = ()
     dependencies: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    """Dependencies that were closed without being done, each with the reason: a person says whether it goes on."""
     holds: tuple[str, ...] = ()
     """Ids of its children, closed ones included: it is done when they are."""
     taken_by: str = ""
@@ -152,6 +154,20 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     feature: Item | None = None
     epic: Item | None = None
+
+
+_DUPLICATE = "duplicate of "
+
+
+def duplicate_of(twin: str) -> str:
+    """Return the reason for which an item is closed that another one stands for."""
+    return f"{_DUPLICATE}{twin}"
+
+
+def twin_of(why: str) -> str:
+    """Return the item that another one was closed as a duplicate of; '' for any other reason."""
+    words = why.strip().rstrip(".")
+    return words[len(_DUPLICATE) :] if words.lower().startswith(_DUPLICATE) else ""
 
 
 def check_id(text: str) -> str:

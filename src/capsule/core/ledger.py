@@ -13,7 +13,7 @@ import msgspec
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.decide import Decision, Guardrails, Move, above, objections
-from capsule.core.item import LEVELS, Assessment, Item, Status, Value, check_move, with_values
+from capsule.core.item import EARLY, LEVELS, Assessment, Item, Status, Value, check_move, with_values
 from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
@@ -27,7 +27,9 @@ MOST_FOLLOW_UPS = 20
 """Of one step: whoever finds more than that has found one thing, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
 _LONGEST_CONTEXT = 4000
-_ARCHIVED = re.compile(rf"^## [^|\n]+\| [^|\n]+ \| [^|\n]+ \| (?:{COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$", re.MULTILINE)
+_ARCHIVED = re.compile(
+    rf"^## [^|\n]+\| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?", re.MULTILINE
+)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -145,7 +147,13 @@ def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> Lo
 
 def archived_titles(worklog: str) -> Iterator[str]:
     """Return titles of the items that a month's worklog says have left the backlog."""
-    return (found.group(1) for found in _ARCHIVED.finditer(worklog))
+    return (found[3] for found in _ARCHIVED.finditer(worklog))
+
+
+def endings(worklog: str) -> Iterator[tuple[str, str]]:
+    """Yield each item that a month's worklog says has left the backlog, and why it was closed; '' if it is done."""
+    for found in _ARCHIVED.finditer(worklog):
+        yield found[1], (found[4] or "no reason was given") if found[2] == CLOSED else ""
 
 
 def same_title(title: str) -> str:
@@ -200,6 +208,8 @@ def promotion(workflow: Workflow) -> dict[str, Value]:
 
 def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
     """Return what becomes of an item before it enters its workflow: blocked for a human, made ready, or nothing."""
+    if item.unmet and item.status in (*EARLY, *AT_THE_DOOR):
+        return blocked(item, f"it depends on what was closed: {'; '.join(item.unmet)}", DECISION)
     if item.status not in AT_THE_DOOR:
         return {}
     reasons = objections(item, guardrails)
@@ -238,6 +248,7 @@ def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, 
             let_pass[name] = max(let_pass.get(name, ""), level, key=lambda known: LEVELS[known])
         values |= {"guardrail_override": let_pass} if let_pass else {}
         values |= {"requires_human_review": False} if item.requires_human_review else {}
+        values |= {"dependencies": [*item.dependencies] or None} if item.unmet else {}
     return values
 
 

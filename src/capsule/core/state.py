@@ -116,7 +116,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     runs: dict[str, int] = {}
     """How often each phase has ended, ever: keys are made of it."""
     tries: dict[str, int] = {}
-    """How often each phase has ended since the mission was started, parts of a repeated one not counted."""
+    """How often each phase has ended since the mission was started, or since its last part that succeeded."""
     used: dict[str, int] = {}
     setbacks: dict[str, int] = {}
     refutations: dict[str, int] = {}
@@ -291,7 +291,6 @@ def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spe
 
 def _ended(state: MissionState, event: StepEnded) -> MissionState:
     outcome, decision = event.outcome, event.decision
-    another = 0 if decision.move is Move.REPEAT else 1
     refutations = dict(state.refutations)
     if decision.verdict is Verdict.REFUTED:
         for piece in refuted(outcome.evidence):
@@ -303,7 +302,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
         unaccounted=False,
         runs={**state.runs, event.phase: event.run},
-        tries={**state.tries, event.phase: state.tries.get(event.phase, 0) + another},
+        tries={**state.tries, event.phase: state.tries.get(event.phase, 0) + 1},
         unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).works_in_place,
         checkpoint=outcome.checkpoint or state.checkpoint,
         facts={**state.facts, **outcome.facts},
@@ -392,15 +391,24 @@ they hold the code: would one of them fail if the code were wrong? A test that f
 
 def _advance(state: MissionState, event: StepEnded) -> MissionState:
     return replace(
-        _repeat(state, event),
+        state,
         to_do=state.to_do[1:],
+        summary=event.outcome.signal.summary or state.summary,
         approved={**state.approved, event.phase: state.checkpoint} if state.checkpoint else state.approved,
         feedback={name: text for name, text in state.feedback.items() if name != event.phase},
     )
 
 
 def _repeat(state: MissionState, event: StepEnded) -> MissionState:
-    return replace(state, summary=event.outcome.signal.summary or state.summary)
+    """Begin the next part afresh: with all retries, and without the feedback that the last part has answered."""
+    return replace(
+        state,
+        summary=event.outcome.signal.summary or state.summary,
+        used={**state.used, state.workflow.counter(event.phase): 0},
+        tries={**state.tries, event.phase: 0},
+        refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(event.phase, ""))},
+        feedback={name: text for name, text in state.feedback.items() if name != event.phase},
+    )
 
 
 def _set_back(state: MissionState, event: StepEnded) -> MissionState:

@@ -822,10 +822,14 @@ def _idea(claim: Verification) -> Evidence | None:
 
 @_check("known-duplicate")
 def _known_duplicate(claim: Verification) -> Evidence | None:
-    """A duplicate names another item that the tracker knows."""
-    twin = claim.signal.duplicate_of
+    """A duplicate names another item that is open or was completed."""
+    twin, tracker = claim.signal.duplicate_of, claim.services.tracker
     if not twin:
         return None
-    found = twin != claim.state.item.id and claim.services.tracker.knows(twin)
-    observed = f"{twin} is in the tracker" if found else f"the tracker knows no other item {twin}"
+    if twin == claim.state.item.id or not tracker.knows(twin):
+        found, observed = False, f"the tracker knows no other item {twin}"
+    elif why := tracker.closed_as(twin):  # two that name each other would both be gone
+        found, observed = False, f"{twin} was closed itself: {why}"
+    else:
+        found, observed = True, f"{twin} is in the tracker"
     return replace(_evidence(observed, found), claimed=f"it is a duplicate of {twin}")

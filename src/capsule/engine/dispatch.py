@@ -313,9 +313,9 @@ class _Run(Struct, frozen=True):
         self._write_up(item.id, state, events, moved=moved)
 
     def _settled_at_the_door(self, item: Item) -> bool:
-        """Block a scoped item that needs a human, or make it ready; False where it needs an agent."""
+        """Block an item that a person has to decide on, or make it ready; False where it needs an agent."""
         state_store, at = self.services.state_store, self.services.clock.now()
-        if item.status not in AT_THE_DOOR:
+        if item.status not in AT_THE_DOOR and not item.unmet:
             return False
         values = at_the_door(item, self.jobs.workflow(item), self.jobs.guardrails)
         if not values:

@@ -65,6 +65,9 @@ class BaseTracker(ABC):
     def knows(self, item_id: str) -> bool:
         return item_id in self.all_items()
 
+    def closed_as(self, item_id: str) -> str:  # noqa: ARG002
+        return ""
+
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self.all_items())
 

@@ -6,14 +6,14 @@ fails, or a word is not ours, is the place in the text looked up, so that the fa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import msgspec
 
 from capsule.core.errors import CapsuleError, TrackerError
-from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id
+from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id, twin_of
 from capsule.core.text import nearest, without_controls
 from capsule.trackers._backlog_page import BacklogPage, number_of, opened, shown
 
@@ -76,12 +76,19 @@ class Backlog(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def read_backlog(data: bytes, where: str) -> Backlog:
-    """Return the items, or raise a TrackerError that names line, item and field."""
+def read_backlog(data: bytes, where: str, endings: Callable[[], Mapping[str, str]] = dict) -> Backlog:
+    """Return the items, or raise a TrackerError that names line, item and field.
+
+    `endings` says of items that were archived why they were closed, '' for those that are done; it is asked only
+    where an item depends on one of them.
+    """
     page = opened(data, where)
     reader = _Reader(page)
     items = reader.without_what_is_done(reader.items())
     _refuse_cycles(page, items)
+    if reader.archived:
+        known = endings()
+        items |= {name: _settled(items[name], others, items, known) for name, others in reader.archived.items()}
     return Backlog(items, page.last_id, tuple(reader.warnings()))
 
 
@@ -96,6 +103,8 @@ class _Reader:
         self._assessments: dict[tuple[str | None, ...], Assessment] = {}
         self._all_known = True
         """No item was found to have a field that is not ours."""
+        self.archived: dict[str, list[str]] = {}
+        """Dependencies that have left the file, by the item that has them."""
 
     def items(self) -> dict[str, Item]:
         items = [self._item(number, row) for number, row in enumerate(self._rows())]
@@ -241,6 +250,7 @@ class _Reader:
             return items[other].status is not Status.DONE
         last_id = self._page.last_id
         if (number_of(other) or last_id + 1) <= last_id:
+            self.archived.setdefault(self._ids[number], []).append(other)
             return False
         near = nearest(other, items)
         hint = f"Did you mean {near[0]}?" if near else f"Ids up to {last_id} count as done; this was never given."
@@ -265,6 +275,21 @@ class _Reader:
             near = nearest(str(name), FIELDS)
             meant = f" Did you mean {near[0]}?" if near else ""
             yield f"{self._said(numbers[0], name)}: {shown(name)} is no field of ours{more}; it is kept.{meant}"
+
+
+def _settled(item: Item, archived: Iterable[str], items: Mapping[str, Item], endings: Mapping[str, str]) -> Item:
+    """Let an item wait for the twin of a dependency that was a duplicate; name one that was closed otherwise."""
+    waits, unmet = dict.fromkeys(item.dependencies), []
+    for name in archived:
+        twin, seen = name, set[str]()
+        while twin not in items and twin not in seen and (other := twin_of(endings.get(twin, ""))):
+            seen.add(twin)
+            twin = other
+        if twin in items and items[twin].status is not Status.DONE and twin != item.id:
+            waits[twin] = None
+        elif twin not in items and endings.get(twin):
+            unmet.append(f"{name} was closed: {endings[name]}")
+    return msgspec.structs.replace(item, dependencies=tuple(waits), unmet=tuple(unmet))
 
 
 def _refuse_cycles(page: BacklogPage, items: Mapping[str, Item]) -> None:

@@ -139,6 +139,9 @@ class BacklogTracker(BaseTracker):
     def knows(self, item_id: str) -> bool:
         return item_id in self._backlog().items or self._was_archived(item_id)
 
+    def closed_as(self, item_id: str) -> str:
+        return "" if item_id in self._backlog().items else self._endings().get(item_id, "")
+
     def create(self, new: NewItem) -> str:
         raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
 
@@ -198,6 +201,15 @@ class BacklogTracker(BaseTracker):
             titles.update(map(same_title, archived_titles(text)))
         return titles
 
+    def _endings(self) -> dict[str, str]:
+        """Collect why each item was closed that left the backlog; '' for one that was completed."""
+        from capsule.core.ledger import endings  # noqa: PLC0415
+
+        found: dict[str, str] = {}
+        for text in self._worklogs():
+            found |= {item: why for item, why in reversed([*endings(text)])}  # the newest is on top
+        return found
+
     def _highest_archived(self) -> int:
         """Return the highest number in the worklogs: an id is never given twice, whatever became of `last_id`."""
         found = (name for text in self._worklogs() for name in re.findall(_NAMED, text))
@@ -221,7 +233,7 @@ class BacklogTracker(BaseTracker):
             hint = f"Make it a plain file that you may read; `git checkout -- {FILE}` brings it back."
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
         if data != self._data or not data:
-            self._known = read_backlog(data, FILE)
+            self._known = read_backlog(data, FILE, self._endings)
             self._data = data
         return self._known
 
