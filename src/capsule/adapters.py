@@ -67,6 +67,9 @@ class Tracker(Protocol):
     def closed_as(self, item_id: str) -> str:
         """Say why an item was closed without being done; '' where it was not, or nobody wrote it down."""
 
+    def done_since(self, at: str) -> Sequence[tuple[str, str]]:
+        """List id and title of what was done since then, the newest first."""
+
     def under(self, item_id: str) -> Sequence[Item]:
         """List all that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
 
@@ -102,8 +105,8 @@ class CommittedTracker(Tracker, Protocol):
         assignments: Sequence[Assignment],
         ids: Sequence[str] = (),
         last_given: int = 0,
-    ) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
-        """From how its files read to how they are to read, for each that changes; and the ids that were given."""
+    ) -> tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]:
+        """From how its files read to how they are to read, for each that changes; ids that were given; remarks."""
 
     def understood(self, data: bytes) -> tuple[Mapping[str, Item], int]:
         """Return the items that such a file holds, and the last number that was given."""

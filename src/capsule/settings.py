@@ -60,6 +60,8 @@ class _Execution(_Section, frozen=True):
     """How often each review may send work back. Unset: as the workflow says."""
     default_phase_cap: Count = 100
     """How many agents one run may start, retries included; `--cap` sets it for one run."""
+    triage_first: bool = False
+    """Whether a run assesses all new items of a backlog before it works on others; `--triage-first` for one run."""
     max_wait_minutes: Minutes = 360
     """How long a phase waits in total for a provider that is overloaded or rate-limited."""
 

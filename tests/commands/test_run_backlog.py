@@ -11,12 +11,12 @@ import time
 
 import pytest
 
-from capsule.core.event import MovedByHand, Observed, Rebased, RunEnded, Salvaged, StepEnded
+from capsule.core.event import RUN, MovedByHand, Observed, Rebased, RunEnded, RunStarted, Salvaged, Spawned, StepEnded
 from capsule.core.item import Status
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG
 
-from .backlog_project import BacklogProject
+from .backlog_project import STAMP, BacklogProject, blocked
 from .backlog_script import HALF, SPEC, honest, says, stem, turn
 from .conftest import Script
 
@@ -243,6 +243,70 @@ def test_follow_ups_join_the_same_run_and_are_not_filed_twice(a_backlog: Backlog
     assert a_backlog.ids() == []
     assert a_backlog.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (duplicate of WRK-001")
     assert a_backlog.tracker.last_id == 2
+
+
+@pytest.mark.promise("backlog.duplicate")
+def test_two_ideas_that_name_each_other_as_duplicates_do_not_both_vanish(a_backlog: BacklogProject) -> None:
+    a_backlog.play({"triage": [turn("triage", duplicate_of="WRK-002")]})
+    a_backlog.play({"triage": [turn("triage", item="WRK-002", duplicate_of="WRK-001")]}, "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Find an answer")
+    said = a_backlog.run("--max-retries", "0")
+    assert "WRK-001 was closed itself: duplicate of WRK-002" in said.err
+    assert a_backlog.ids() == ["WRK-002"] and a_backlog.item("WRK-002").status is Status.BLOCKED
+
+
+@pytest.mark.promise("backlog.closed-dependencies", "backlog.answers")
+def test_what_depends_on_an_item_that_was_closed_asks_a_person(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Frame it", "--depends-on", "WRK-001")
+    a_backlog.say("close", "WRK-001", "--reason", "nobody asks")
+    said = a_backlog.run()
+    assert said.code == 0 and "WRK-001 was closed: nobody asks" in said.out
+    assert a_backlog.item("WRK-002").blocked and "capsule approve WRK-002" in said.out
+    assert a_backlog.spawns("WRK-002") == 0
+    a_backlog.play(honest("WRK-002", "frame-it"), "WRK-002")
+    assert a_backlog.say("approve", "WRK-002", "--notes", "It stands by itself").code == 0
+    assert a_backlog.item("WRK-002").status is Status.NEW and "dependencies" not in a_backlog.fields("WRK-002")
+    worklog = next((a_backlog.path / "_worklog").glob("*.md")).read_text()
+    assert "| Answered\n\n**Frame it**\n\nIt stands by itself\n" in worklog
+    assert a_backlog.run("--cap", "1").code == 0 and a_backlog.moves("WRK-002") == ["triage advance"]
+
+
+@pytest.mark.promise("backlog.triage-first", "backlog.order")
+def test_with_triage_first_what_is_new_is_assessed_before_anything_is_built(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "in_progress", "phase": "prd"}, {})
+    a_backlog.play(honest("WRK-002", "item-2"), "WRK-002")
+    said = a_backlog.run("--triage-first", "--cap", "1")
+    assert said.code == 0, said.err
+    assert "order:   WRK-002 (needs triage), WRK-001 (goes on at prd)\n" in said.err
+    assert a_backlog.moves("WRK-002") == ["triage advance"] and not a_backlog.moves()
+
+
+QUEUE = f"{RUN}queue"
+
+
+@pytest.mark.promise("backlog.cap-from-now")
+@pytest.mark.parametrize(("words", "phases"), [(["--cap", "2"], "3 of 3"), ([], "9 of 100")])
+def test_a_cap_that_is_typed_counts_from_now_on(a_backlog: BacklogProject, words: list[str], phases: str) -> None:
+    a_backlog.add()
+    journal = SqliteJournal(a_backlog.path / ".git/capsule")
+    with journal.claim(QUEUE):  # a run that was killed while its first agent worked
+        journal.note(QUEUE, RunStarted(at=STAMP, cap=1))
+        journal.note(QUEUE, Spawned(at=STAMP, mission="WRK-001", key="triage#1"))
+    journal.close()
+    said = a_backlog.run(*words)
+    assert said.code == 0 and f"phases     {phases}" in said.out, said.out
+    assert "1/1 phases used" not in said.err
+
+
+@pytest.mark.promise("backlog.order")
+def test_a_run_with_nothing_but_waiting_items_names_them(a_backlog: BacklogProject) -> None:
+    a_backlog.hold(blocked(), {"dependencies": "[WRK-001]"})
+    said = a_backlog.run()
+    assert said.code == 0 and "Run ended: nothing can be worked on now." in said.out
+    assert "not run    WRK-001: blocked (clarification): which colour?" in said.out
+    assert "not run    WRK-002: waits for WRK-001 (blocked)" in said.out
 
 
 # ---- what agents do wrong

@@ -216,3 +216,17 @@ def test_columns_line_up_in_every_script() -> None:
     assert fit("漢字漢字", 5) == "漢字…"
     assert fit("漢字漢字", 8) == "漢字漢字"
     assert (fit("abc", 1), fit("abc", 0)) == ("…", "")
+
+
+@pytest.mark.promise("backlog.done-lately")
+def test_what_was_done_since_yesterday_is_named(a_backlog: BacklogProject) -> None:
+    a_backlog.add("Paint it")
+    a_backlog.add("Frame it")
+    assert "Done since" not in a_backlog.say("status").out
+    a_backlog.say("complete", "WRK-001")
+    assert "\nDone since yesterday: WRK-001 Paint it\n" in a_backlog.say("status").out
+    a_backlog.say("close", "WRK-002", "--reason", "nobody asks")
+    assert a_backlog.say("status").out.endswith("\nDone since yesterday: WRK-001 Paint it\n")
+    log = next((a_backlog.path / "_worklog").glob("*.md"))
+    log.write_text(log.read_text().replace("## 2", "## 1"))
+    assert "Done since" not in a_backlog.say("status").out, "long ago"

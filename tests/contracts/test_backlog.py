@@ -242,7 +242,9 @@ def test_what_is_archived_or_done_holds_nothing_up() -> None:
 def test_a_dependency_that_was_closed_is_not_done(
     endings: dict[str, str], waits: tuple[str, ...], unmet: tuple[str, ...]
 ) -> None:
-    rows = "  - {id: WRK-001, title: a, status: new, dependencies: [WRK-004]}\n  - {id: WRK-002, title: b, status: new}\n"
+    rows = (
+        "  - {id: WRK-001, title: a, status: new, dependencies: [WRK-004]}\n  - {id: WRK-002, title: b, status: new}\n"
+    )
     item = read_backlog((HEAD + rows).encode(), "BACKLOG.yaml", lambda: endings).items["WRK-001"]
     assert (item.dependencies, item.unmet) == (waits, unmet)
 
@@ -819,11 +821,23 @@ def test_what_is_known_is_not_added_again() -> None:
     wanted = [follow_up("Make it -- FAST!"), follow_up("Was done"), follow_up("New one"), follow_up("new ONE")]
     after = change(FULL, *wanted, archived=["was done"])
     assert after.added == ("WRK-015",)
-    assert change(after.data.decode(), *wanted, archived=["was done"]) == Rewrite(after.data)
+    assert change(after.data.decode(), *wanted, archived=["was done"]).data == after.data
 
 
 def test_what_a_person_adds_is_added_even_if_it_is_known() -> None:
     assert change(FULL, Exists("k", {"title": "Make it: fast"})).added == ("WRK-015",)
+
+
+@pytest.mark.promise("backlog.known-follow-ups")
+def test_a_follow_up_that_is_known_is_named_and_its_context_is_added_once() -> None:
+    text = HEAD + "  - {id: WRK-001, title: Fix it, status: new, description: It is broken.}\n"
+    wanted = follow_up("fix IT", description="It also loses rows.")
+    after = change(text, wanted)
+    assert read(after.data.decode()).items["WRK-001"].description == "It is broken.\n\nIt also loses rows."
+    assert not after.added and "known already, as WRK-001" in after.known[0]
+    assert change(after.data.decode(), wanted).data == after.data, "applied again after a crash"
+    archived = change(text, follow_up("Gone"), archived=["gone"])
+    assert archived.data.decode() == text and "was archived: Gone" in archived.known[0]
 
 
 def test_titles_without_letters_are_told_apart() -> None:
@@ -1027,10 +1041,10 @@ def test_a_step_rewrites_all_files_at_once(project: Path) -> None:
     files = {WHERE: FULL.encode()}
     wanted: list[Assignment] = [Absent("WRK-001"), follow_up("make it"), follow_up("Fresh"), ENTRY, LATER]
     tracker = backlog.connect(project)
-    new, added = tracker.rewrite(files.get, wanted)
+    new, added, _ = tracker.rewrite(files.get, wanted)
     assert set(new) == {WHERE, "_worklog/2026-11.md"} and added == ("WRK-015",)
     assert new["_worklog/2026-11.md"].index(b"WRK-002") < new["_worklog/2026-11.md"].index(b"WRK-001")
-    assert tracker.rewrite((files | new).get, wanted, added) == ({}, ())
+    assert tracker.rewrite((files | new).get, wanted, added)[:2] == ({}, ())
     assert (project / WHERE).read_text() == FULL
 
 

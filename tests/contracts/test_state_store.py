@@ -37,7 +37,7 @@ FIRST = "# ours and yours\nlast 1\nX-1 new\n"
 
 def rewrite(
     read: Read, assignments: Sequence[Assignment], ids: Sequence[str], last_given: int = 0
-) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+) -> tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]:
     """A tracker of lines, `X-1 new`: small, but it keeps every rule that a real one keeps."""
     lines = (read("ITEMS") or b"last 0\n").decode().splitlines()
     logs: dict[str, bytes] = {}
@@ -57,7 +57,7 @@ def rewrite(
             logs[path] = there if what.text.encode() in there else what.text.encode() + there
     content = ("\n".join(lines) + "\n").encode()
     changed = {"ITEMS": content, **logs}
-    return {path: new for path, new in changed.items() if new != read(path)}, tuple(ids) or tuple(added)
+    return {path: new for path, new in changed.items() if new != read(path)}, tuple(ids) or tuple(added), ()
 
 
 def _with_item(lines: list[str], title: str, known: str, last_given: int) -> tuple[list[str], str]:
@@ -641,10 +641,10 @@ def test_line_ends_are_as_the_user_has_them(office: Office) -> None:
     (office.repo.path / ".git/capsule/git/settings").unlink(missing_ok=True)
     (office.repo.path / "ITEMS").write_bytes(FIRST.replace("\n", "\r\n").encode())
 
-    def with_crlf(read: Read, *rest: object) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+    def with_crlf(read: Read, *rest: object) -> tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]:
         lf: Read = lambda path: (read(path) or b"").replace(b"\r\n", b"\n")  # noqa: E731
-        contents, added = rewrite(lf, *rest)  # type: ignore[arg-type]
-        return {path: content.replace(b"\n", b"\r\n") for path, content in contents.items()}, added
+        contents, added, _ = rewrite(lf, *rest)  # type: ignore[arg-type]
+        return {path: content.replace(b"\n", b"\r\n") for path, content in contents.items()}, added, ()
 
     GitStateStore(Git.find(office.repo.path), with_crlf, understand, OWN, now).write(entry("ready"))
     assert (office.repo.path / "ITEMS").read_bytes() == b"# ours and yours\r\nlast 1\r\nX-1 ready\r\n"

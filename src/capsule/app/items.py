@@ -18,7 +18,7 @@ from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
-from capsule.core.ledger import tagged
+from capsule.core.ledger import log_entry, tagged
 from capsule.core.state import MissionState, replay
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import Project
@@ -88,12 +88,13 @@ def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
         journal.close()
 
 
-def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_commit: bool) -> Moved:
-    """Set these fields of the item, and tell its mission."""
+def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_commit: bool, answer: str = "") -> Moved:
+    """Set these fields of the item, and tell its mission. A person's answer goes into the worklog, too."""
     before, at = held.item, SystemClock().now()
     assignment = Assign(before.id, {**values, "updated": at})
     message = tagged(before.id, tag, words)
-    _, warnings = record(held.project, message, (assignment,), no_commit=no_commit)
+    answered = [log_entry(before, at, before.phase or before.status.value, "Answered", answer)] if answer else []
+    _, warnings = record(held.project, message, (assignment, *answered), no_commit=no_commit)
     if not held.mission.under_way:
         return Moved(before, with_values(before, assignment.values), warnings)
     after = held.project.tracker.item(before.id)

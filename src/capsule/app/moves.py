@@ -450,7 +450,7 @@ class _CommittedChanges(_TrackerChanges):
 
     def _unblock(self, held: ItemLock, words: str, notes: str) -> Moved:
         values = unblocked(held.item, guardrails_of(self._project.settings), notes)
-        return move(held, "UNBLOCK", words, values, no_commit=self._no_commit)
+        return move(held, "UNBLOCK", words, values, no_commit=self._no_commit, answer=notes or f"Go on: {words}")
 
     def archive(self, held: ItemLock, why: str) -> tuple[str, ...]:
         assignments = archived(held.item, SystemClock().now(), "archive", why)

@@ -20,12 +20,14 @@ def queued(
     left_alone: Mapping[str, str] | None = None,
     *,
     resumed: Collection[str] = (),
+    triage_first: bool | None = None,
 ) -> list[QueuePosition]:
     """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
     guardrails = guardrails_of(project.settings)
+    first = project.settings.execution.triage_first if triage_first is None else triage_first
     if project.tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
-        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
+        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails, triage_first=first)
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}
     halted = {}
     for name, state in states.items():

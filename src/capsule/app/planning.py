@@ -35,6 +35,7 @@ class RunRequest(Struct, frozen=True):
     items: tuple[str, ...] = ()
     """Empty: the queue."""
     cap: int | None = None
+    triage_first: bool = False
     on_failure: str = ""
     workflow: str = ""
     verify: str = ""

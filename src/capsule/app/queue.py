@@ -39,6 +39,7 @@ from capsule.workspaces import repository
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_SHOWN = 100
+_MOST_NAMED = 5
 _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
     "rebase": "--rebase rebuilds the work of one task",
@@ -58,8 +59,16 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
         _make_way(run, run.project.tracker.item(item_id))
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
     statuses = (Status.NEW,) if triage else None
-    plan = RunPlan(f"{RUN}{name}", cap_of(run.project, request), named, statuses, to_the_end=bool(named))
-    _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services)))
+    cap, typed = cap_of(run.project, request), request.cap is not None
+    plan = RunPlan(f"{RUN}{name}", cap, typed, named, statuses, to_the_end=bool(named))
+
+    def set_up(services: Services) -> tuple[RunPlan, JobSource]:
+        jobs = _ProjectJobs(run, services)
+        if run.form == PLAIN and not triage:
+            _tell_all(run, [*_order_in_words(jobs.places({}), named)])
+        return plan, jobs
+
+    _work_through(run, report, set_up)
     return max([report.exit_code, *report.halts]) if named else report.exit_code
 
 
@@ -73,6 +82,16 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
         for kept in put_away_old_work(project.git):
             run.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
         work_through(*set_up(services), services, report)
+
+
+def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | None) -> Iterator[str]:
+    """Say what a run will do in which order, and what it cannot work on."""
+    wanted = [place for place in places if only is None or place.item.id in only]
+    for label, kind in (("order:", True), ("not now:", False)):
+        named = [f"{place.item.id} ({place.why})" for place in wanted if place.actionable is kind]
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        if named:
+            yield f"{label:<9}{', '.join(named[:_MOST_NAMED])}{more}"
 
 
 def _refuse_fresh_queue(request: RunRequest) -> None:
@@ -173,7 +192,8 @@ class _ProjectJobs:
         if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
         resumed = _under_way(states) if self._campaign else self._request.items
-        return queued(self._project, states, items, left_alone, resumed=resumed)
+        first = self._request.triage_first or None
+        return queued(self._project, states, items, left_alone, resumed=resumed, triage_first=first)
 
     def workflow(self, item: Item) -> Workflow:
         base = self._project.git.resolve("HEAD")
@@ -268,7 +288,8 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
 
     def set_up(services: Services) -> tuple[RunPlan, JobSource]:
         campaign = Campaign(root, services, stream)
-        whole = RunPlan(stream, plan.cap, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
+        typed = run.request.cap is not None
+        whole = RunPlan(stream, plan.cap, typed, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
         return whole, _ProjectJobs(run, services, campaign, f"refs/heads/{plan.into}")
 
     try:

@@ -10,7 +10,8 @@ the main that has the work of those before it, and is told what they did. A pare
 Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, and keeps what was done.
 
   capsule run                                the queue: items under way, then ready, then new
-  capsule run --cap 10                       at most ten agents, retries included
+  capsule run --cap 10                       at most ten agents from now on, retries included
+  capsule run --triage-first                 assess what is new first, so that what is urgent is known
   capsule run demo-1.1.1                     one task
   capsule run demo-1                         everything in the epic; stops at the first failure
   capsule run demo-1 --on-failure continue   continues with what does not depend on it
@@ -33,7 +34,6 @@ from collections.abc import Iterable
 
 from capsule.app.planning import RunRequest, plan_mission, preview
 from capsule.app.queue import (
-    cap_of,
     plan_campaign,
     preview_campaign,
     preview_queue,
@@ -67,6 +67,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", metavar="FILE", help=record)
     parser.add_argument("--replay", metavar="FILE", help="replay a recording instead of running agents")
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+    first = "assess every new item of a backlog before working on the others"
+    parser.add_argument("--triage-first", action="store_true", help=first)
     parser.add_argument(
         "--on-failure", choices=("stop", "continue"), help="for an epic: stop at the first item that fails, or continue"
     )
@@ -99,9 +101,8 @@ def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool =
     _refuse_on_failure(request)
     if dry:
         return _print_all(preview_queue(project, request))
-    cap = cap_of(project, request)
     run = run_of(project, request, how, QueueReport)
-    with summed_up(run.form, lambda report: queue_summary(report, cap, project)) as report:
+    with summed_up(run.form, lambda report: queue_summary(report, project)) as report:
         return run_queue(run, report, triage=triage)
 
 
@@ -131,7 +132,7 @@ def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *
             print(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
     run = run_of(project, request, how, QueueReport)
-    with summed_up(run.form, lambda report: campaign_summary(report, plan.cap, root.id, project)) as report:
+    with summed_up(run.form, lambda report: campaign_summary(report, root.id, project)) as report:
         return run_campaign(plan, run, report)
 
 

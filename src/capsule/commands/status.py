@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,8 @@ NARROWEST_TITLE = 12
 GAP = "  "
 ADD = 'capsule add "Describe the change in one line"'
 STEP = "  "
+DAY = 24 * 60 * 60
+MOST_DONE = 5
 DEEPEST = 8
 """From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
 LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
@@ -75,16 +78,26 @@ def run(args: argparse.Namespace) -> int:
 
         print(json.dumps([_plain(item) for item in items], indent=2, ensure_ascii=False))
         return 0
+    done = [] if wanted else [*_done_lately(tracker)]
     if not items:
-        print("No items match --only." if every else nothing_yet(tracker))
+        print("\n".join(["No items match --only." if every else nothing_yet(tracker), *done]))
         return 0
     rows = _listed(items) if in_a_list else _as_tree(items, {item.id: item for item in known})
     shown = [row.item for row in rows]
     missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
     table = _table(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     counts = _counts(shown, every) if in_a_list else _counts_of_work(shown, every)
-    print("\n".join([*table, "", counts, *missions]))
+    print("\n".join([*table, "", counts, *done, *missions]))
     return 0
+
+
+def _done_lately(tracker: Tracker) -> Iterator[str]:
+    """Name what was done since yesterday."""
+    done = tracker.done_since(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - DAY)))
+    named = [f"{item} {clean(title)}" for item, title in done[:MOST_DONE]]
+    more = [f"and {len(done) - MOST_DONE} more"] if len(done) > MOST_DONE else []
+    if done:
+        yield f"Done since yesterday: {', '.join([*named, *more])}"
 
 
 def nothing_yet(tracker: Tracker) -> str:

@@ -18,6 +18,7 @@ from capsule.reports.style import clean
 from capsule.reports.table import column, widest
 
 _WIDEST_TITLE = 60
+_MOST_NAMED = 10
 _SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
 
 
@@ -56,9 +57,13 @@ def closing_words(state: MissionState, project: Project) -> str:
     return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
 
 
-def queue_summary(report: RunReport, cap: int, project: Project) -> str:
+def queue_summary(report: RunReport, project: Project) -> str:
     """Sum up a run of the queue."""
-    rows = _rows(report, cap, project)
+    rows = _rows(report, project)
+    left = [*report.waiting.items()]
+    rows += [("not run", f"{item}: {clean(why)}") for item, why in left[:_MOST_NAMED]]
+    if len(left) > _MOST_NAMED:
+        rows.append(("not run", f"and {len(left) - _MOST_NAMED} more: capsule status"))
     waiting = [*report.blocked, *report.failed]
     if waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
@@ -78,9 +83,9 @@ def _way_on(item_id: str, item: Item | None, why: str) -> str:
     return f'capsule unblock {item_id} --notes "..."'
 
 
-def campaign_summary(report: RunReport, cap: int, root: str, project: Project) -> str:
+def campaign_summary(report: RunReport, root: str, project: Project) -> str:
     """Sum up a campaign: how far everything is, what was not run and why."""
-    rows = _rows(report, cap, project)
+    rows = _rows(report, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
     # The newest first: that is the order in which they can be taken back.
@@ -101,8 +106,8 @@ def campaign_summary(report: RunReport, cap: int, root: str, project: Project) -
     return "\n".join(lines)
 
 
-def _rows(report: RunReport, cap: int, project: Project) -> list[tuple[str, str]]:
-    rows = [("phases", f"{report.spawns} of {cap}")]
+def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
+    rows = [("phases", f"{report.spawns} of {report.cap}")]
     if report.done:
         rows.append(("done", ", ".join(report.done)))
         with MissionReader(project) as reader:

@@ -28,7 +28,7 @@ MOST_FOLLOW_UPS = 20
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
 _LONGEST_CONTEXT = 4000
 _ARCHIVED = re.compile(
-    rf"^## [^|\n]+\| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?", re.MULTILINE
+    rf"^## ([^|\n]+) \| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?", re.MULTILINE
 )
 
 
@@ -139,21 +139,33 @@ def after(item: Item, assignments: Iterable[Assignment]) -> Item:
 
 def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> LogEntry:
     """Return the worklog's paragraph: time, item, phase, outcome, title and summary."""
-    stamp = at.replace("T", " ").replace("Z", " UTC")
     return LogEntry(
-        at[:7], f"## {stamp} | {item.id} | {phase} | {outcome}\n\n**{one_line(item.title)}**\n\n{one_line(summary)}\n"
+        at[:7],
+        f"## {_stamped(at)} | {item.id} | {phase} | {outcome}\n\n**{one_line(item.title)}**\n\n{one_line(summary)}\n",
     )
+
+
+def _stamped(at: str) -> str:
+    return at.replace("T", " ").replace("Z", " UTC")
 
 
 def archived_titles(worklog: str) -> Iterator[str]:
     """Return titles of the items that a month's worklog says have left the backlog."""
-    return (found[3] for found in _ARCHIVED.finditer(worklog))
+    return (found[4] for found in _ARCHIVED.finditer(worklog))
 
 
 def endings(worklog: str) -> Iterator[tuple[str, str]]:
     """Yield each item that a month's worklog says has left the backlog, and why it was closed; '' if it is done."""
     for found in _ARCHIVED.finditer(worklog):
-        yield found[1], (found[4] or "no reason was given") if found[2] == CLOSED else ""
+        yield found[2], (found[5] or "no reason was given") if found[3] == CLOSED else ""
+
+
+def done_since(worklog: str, at: str) -> Iterator[tuple[str, str]]:
+    """Yield id and title of what a month's worklog says was completed since then."""
+    since = _stamped(at)
+    for found in _ARCHIVED.finditer(worklog):
+        if found[3] == COMPLETED and found[1] >= since:
+            yield found[2], found[4]
 
 
 def same_title(title: str) -> str:

@@ -46,6 +46,7 @@ def queue(
     standing: Mapping[str, str] | None = None,
     guardrails: Guardrails | None = None,
     by_priority: bool = False,
+    triage_first: bool = False,
 ) -> list[QueuePosition]:
     """Return every item in the order in which it would be taken.
 
@@ -53,11 +54,13 @@ def queue(
     this run has tried already; each with the reason. `ours` are items that have a mission, halted or not: what is
     in progress without one is somebody's work by hand; None: the tracker says itself how far everything is.
     `standing` is how missions go on, in words. `by_priority` says how urgent an item is where nobody assessed it.
+    `triage_first` takes what is new before anything else, so that what is urgent is known to be.
     """
 
     def rank(item: Item) -> tuple[object, ...]:
         lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
-        return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created
+        place = -1 if triage_first and lane is Status.NEW else LANES.index(lane)
+        return place, -LEVELS.get(item.assessment.impact, 0), item.priority, item.created
 
     everything = ItemQueue(
         {item.id: item for item in items},

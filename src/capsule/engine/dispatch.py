@@ -41,6 +41,7 @@ from capsule.engine.run_mission import closed_at_last, merged_and_open, run_unti
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import RunLimits, Services
 
+_NOTHING_LEFT = "nothing is left to do"
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _FREE = (Status.SCOPED, Status.DONE)
 """Statuses that need no agent: to be made ready, to be archived."""
@@ -87,12 +88,13 @@ class RunReport(Struct):
     """How a run went, for the summary at its end."""
 
     spawns: int = 0
+    cap: int = 0
     spent: Spending = field(default_factory=Spending)
     done: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
-    """Of a campaign: what was not run, and why."""
+    """What was not run, and why."""
     progress: list[Advanced] = field(default_factory=list)
     """Of a campaign: how far each is that holds something."""
     follow_ups: list[str] = field(default_factory=list)
@@ -120,6 +122,8 @@ class RunPlan(Struct, frozen=True):
 
     stream: str
     cap: int
+    cap_from_now: bool = False
+    """The cap was asked for now: what a killed run has started before is not counted towards it."""
     only: Collection[str] | None = None
     statuses: Collection[Status] | None = None
     to_the_end: bool = False
@@ -202,9 +206,11 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
     began = services.clock.seconds()
     with services.journal.claim(plan.stream) as epoch:
-        earlier = open_run(event for _, event in services.journal.events(plan.stream)).spawned
-        note(services, plan.stream, RunStarted(at=services.clock.now(), cap=plan.cap, spawns=len(earlier)))
-        counter = SpawnCounter(plan.stream, services, plan.cap, seen=services.journal.events(plan.stream)[-1][0])
+        killed = open_run(event for _, event in services.journal.events(plan.stream))
+        earlier = killed.spawned
+        report.cap = len(earlier) + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
+        note(services, plan.stream, RunStarted(at=services.clock.now(), cap=report.cap, spawns=len(earlier)))
+        counter = SpawnCounter(plan.stream, services, report.cap, seen=services.journal.events(plan.stream)[-1][0])
         counter.add(earlier)  # one that was killed is gone on with, its count and all
         _wait_for_runners(earlier, services)
         services.state_store.finish()
@@ -265,11 +271,16 @@ class _Run(Struct, frozen=True):
         report, group = self.report, self.plan.group
         report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
         report.exit_code = 3 if self.counter.tally.tripped else 1 if report.failed else 0
+        known, places = report.left_alone(), self._places()
+        left = (
+            group.left_over(places) if group else {place.item.id: place.why for place in places if not place.actionable}
+        )
+        wanted = self.plan.only or left
+        report.waiting = {name: why for name, why in left.items() if name not in known and name in wanted}
         if group is None:
+            if report.waiting and report.ended_because == _NOTHING_LEFT:
+                report.ended_because = "nothing can be worked on now"
             return
-        known = report.left_alone()
-        left = group.left_over(self._places())
-        report.waiting = {name: why for name, why in left.items() if name not in known}
         report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
 
     def _places(self) -> list[QueuePosition]:
@@ -285,7 +296,7 @@ class _Run(Struct, frozen=True):
             return f"breaker: {tally.failures_in_a_row} items in a row used up their retries"
         if item:
             return f"cap: {tally.spawns} of {self.counter.cap} phases used"
-        return self._how_it_went(self.plan.group) if self.plan.group else "nothing is left to do"
+        return self._how_it_went(self.plan.group) if self.plan.group else _NOTHING_LEFT
 
     def _how_it_went(self, group: ItemGroup) -> str:
         root, stuck = group.root, list(self.report.stuck)

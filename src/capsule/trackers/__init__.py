@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from capsule.core.errors import Refused, UnknownItem
 from capsule.core.item import Item, Lineage, NewItem, Status, below, check_id, lineage_of
+from capsule.core.stamps import moment
 from capsule.core.text import nearest
 from capsule.core.tracker_traits import TrackerTraits
 
@@ -67,6 +68,14 @@ class BaseTracker(ABC):
 
     def closed_as(self, item_id: str) -> str:  # noqa: ARG002
         return ""
+
+    def done_since(self, at: str) -> Sequence[tuple[str, str]]:
+        done = [
+            item
+            for item in self.all_items().values()
+            if item.status is Status.DONE and moment(item.updated) >= moment(at)
+        ]
+        return [(item.id, item.title) for item in sorted(done, key=lambda item: item.updated, reverse=True)]
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self.all_items())

@@ -33,6 +33,8 @@ items: []
 """
 _IN_BLOCKS = ("description",)
 """Fields whose lines are kept as lines; everything else that has several goes in quotes."""
+_LONGEST_DESCRIPTION = 16_000
+"""From there on nothing is added to what is known."""
 _COMMENT = re.compile(r" *#[^\n]*\n?")
 _BLANK = re.compile(r"[ \t]*\r?\n")
 
@@ -44,6 +46,8 @@ class Rewrite(msgspec.Struct, frozen=True):
     data: bytes
     added: tuple[str, ...] = ()
     """Ids of the items that were not there before, in the order of their assignments."""
+    known: tuple[str, ...] = ()
+    """One sentence for each that was not added because it is known."""
 
 
 def new_backlog() -> bytes:
@@ -70,12 +74,12 @@ def rewritten(
     plan = _Plan(page, prefix, archived, above, list(ids))
     plan.include(assignments)
     if not (plan.changed or plan.gone or plan.added):
-        return Rewrite(data)
+        return Rewrite(data, (), tuple(plan.known))
     cuts = [*_head_cuts(page, plan), *_item_cuts(page, plan)]
     after = (BOM if data.startswith(BOM) else b"") + _cut(page.text, cuts).encode()
     if not (_near_is_meant(page, plan, cuts, after) or _is_meant(page, plan, after, range(len(page.items)))):
         raise _unreadable(page)
-    return Rewrite(after, tuple(plan.added))
+    return Rewrite(after, tuple(plan.added), tuple(plan.known))
 
 
 def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
@@ -110,6 +114,7 @@ class _Plan:
         self.changed: dict[int, dict[str, Any]] = {}
         self.gone: set[int] = set()
         self.added: dict[str, dict[str, Any]] = {}
+        self.known: list[str] = []
 
     def include(self, assignments: Sequence[Assignment]) -> None:
         numbers = self._page.numbers
@@ -135,6 +140,7 @@ class _Plan:
             self._ids.pop(0)
             return
         if wanted.unless_known and (title in self._titles or title in self._archived()):
+            self._add_to_known(wanted, title)
             return
         earlier = self._ids.pop(0) if self._ids else ""
         if earlier and (self._title_of(earlier) is not None or (number_of(earlier) or 0) <= self.last_id):
@@ -148,6 +154,20 @@ class _Plan:
         self.added[item_id] = {**start, **values, "id": item_id}
         self._titles.add(title)
 
+    def _add_to_known(self, wanted: Exists, title: str) -> None:
+        """Add what is new about a known item to its description; one that was archived is only named."""
+        number = next((n for n, other in enumerate(self._page_titles) if other == title), None)
+        if number is None:
+            if title not in map(_told_apart, (str(each["title"]) for each in self.added.values())):
+                self.known.append(f"a follow-up is not new, it was archived: {wanted.values['title']}")
+            return
+        context, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
+        held = self.changed.get(number, {}).get("description") or self._page.text_of(number, "description")
+        if context and context not in held and len(held) < _LONGEST_DESCRIPTION:
+            added = f"{held.rstrip()}\n\n{context}" if held.strip() else context
+            self.changed.setdefault(number, {})["description"] = added
+        self.known.append(f"a follow-up is known already, as {item}: its context is in the description there")
+
     def _title_of(self, item_id: str) -> str | None:
         """Return the title by which an item is known; None where there is no such item."""
         if item_id in self.added:
@@ -156,8 +176,12 @@ class _Plan:
         return None if number is None else _told_apart(self._page.text_of(number, "title"))
 
     @cached_property
+    def _page_titles(self) -> list[str]:
+        return [_told_apart(self._page.text_of(number, "title")) for number in range(len(self._page.items))]
+
+    @cached_property
     def _titles(self) -> set[str]:
-        return {_told_apart(self._page.text_of(number, "title")) for number in range(len(self._page.items))}
+        return set(self._page_titles)
 
     @property
     def raises_last_id(self) -> bool:

@@ -142,6 +142,12 @@ class BacklogTracker(BaseTracker):
     def closed_as(self, item_id: str) -> str:
         return "" if item_id in self._backlog().items else self._endings().get(item_id, "")
 
+    def done_since(self, at: str) -> Sequence[tuple[str, str]]:
+        from capsule.core.ledger import done_since  # noqa: PLC0415
+
+        months = [*self._worklogs(since=at[:7])]
+        return [done for text in reversed(months) for done in done_since(text, at)]
+
     def create(self, new: NewItem) -> str:
         raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
 
@@ -157,8 +163,8 @@ class BacklogTracker(BaseTracker):
         assignments: Sequence[Assignment],
         ids: Sequence[str] = (),
         last_given: int = 0,
-    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """From how our files read to how they are to read, for each that changes; and the ids that were given.
+    ) -> tuple[dict[str, bytes], tuple[str, ...], tuple[str, ...]]:
+        """From how our files read to how they are to read, for each that changes; ids that were given; remarks.
 
         `last_given` is a number that somebody else knows to be taken.
         """
@@ -185,7 +191,7 @@ class BacklogTracker(BaseTracker):
                 path = f"{WORKLOG}/{entry.month}.md"
                 old[path] = read(path) if path not in old else old[path]
                 new[path] = with_entry(new.get(path) or old[path] or b"", entry)
-        return {path: data for path, data in new.items() if data != old[path]}, after.added
+        return {path: data for path, data in new.items() if data != old[path]}, after.added, after.known
 
     def understood(self, data: bytes) -> tuple[dict[str, Item], int]:
         """Return the items that a file of ours holds, and the last number that was given."""
@@ -207,7 +213,7 @@ class BacklogTracker(BaseTracker):
 
         found: dict[str, str] = {}
         for text in self._worklogs():
-            found |= {item: why for item, why in reversed([*endings(text)])}  # the newest is on top
+            found |= dict(reversed([*endings(text)]))  # the newest is on top
         return found
 
     def _highest_archived(self) -> int:
@@ -215,8 +221,9 @@ class BacklogTracker(BaseTracker):
         found = (name for text in self._worklogs() for name in re.findall(_NAMED, text))
         return max((number_of(name) or 0 for name in found), default=0)
 
-    def _worklogs(self) -> Iterator[str]:
-        for path in sorted((self._root / WORKLOG).glob("*.md")):
+    def _worklogs(self, since: str = "") -> Iterator[str]:
+        """Read the worklogs of all months from this one on."""
+        for path in sorted(path for path in (self._root / WORKLOG).glob("*.md") if path.stem >= since):
             with contextlib.suppress(OSError):  # whatever is no plain file is no worklog of ours
                 yield read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
 
@@ -241,7 +248,7 @@ class BacklogTracker(BaseTracker):
         self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
 
     def _apply(self, assignments: Sequence[Assignment]) -> None:
-        contents, _ = self.rewrite({FILE: self._data}.get, assignments)
+        contents, *_ = self.rewrite({FILE: self._data}.get, assignments)
         if FILE not in contents:
             return
         if not self._path.lstat().st_mode & 0o222:

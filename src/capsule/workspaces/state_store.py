@@ -47,8 +47,10 @@ from capsule.workspaces.step_commits import find_step, message_of
 from capsule.workspaces.trees import all_artefacts, graft, is_artefact, merged, with_changes, with_files
 
 Read = Callable[[str], bytes | None]
-Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
-"""How the own files read, what is assigned, ids given before, the last number given → new content by path, new ids."""
+Rewritten = tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]
+"""New content by path, new ids, and remarks for people."""
+Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], Rewritten]
+"""How the own files read, what is assigned, ids given before, the last number given → how they are to read."""
 
 Understand = Callable[[bytes], tuple[Mapping[str, Item], int]]
 """The items that a tracker's file holds, and the last number it gave."""
@@ -78,6 +80,7 @@ class _Draft(msgspec.Struct, frozen=True):
     read: Mapping[str, bytes | None]
     contents: Mapping[str, bytes]
     added: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class _Pending(msgspec.Struct, frozen=True):
@@ -153,7 +156,7 @@ class GitStateStore(StateStore):
                 pending = _Pending(branch.name, made, branch.tip, draft.added, tuple(entry.assignments), self._home)
                 write_atomically(self._note, msgspec.json.encode(pending))
                 if self._swap(branch, made):
-                    return StateWritten(made, draft.added, self._settle(pending, draft))
+                    return StateWritten(made, draft.added, (*draft.remarks, *self._settle(pending, draft)))
         raise _too_busy(branch.name)
 
     def finish(self) -> None:
@@ -228,8 +231,7 @@ class GitStateStore(StateStore):
             seen[path] = read(path)
             return seen[path]
 
-        contents, added = self._rewrite(look, assignments, ids, self._last_given(assignments, read))
-        return _Draft(seen, contents, added)
+        return _Draft(seen, *self._rewrite(look, assignments, ids, self._last_given(assignments, read)))
 
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
         """Ask the branch for the last number: a file that somebody edited may know of less."""
