@@ -218,7 +218,7 @@ def test_what_was_stopped_says_where_once(pottery: Pottery) -> None:
     """The error that follows the summary has the words."""
     progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
-    lines = campaign_summary(report, 5, "kiln", open_project(str(pottery.path))).splitlines()
+    lines = campaign_summary(report, "kiln", open_project(str(pottery.path))).splitlines()
     assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln was stopped.", False)
     assert "  next       capsule run kiln" in lines
 

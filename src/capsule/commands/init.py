@@ -168,7 +168,7 @@ def _ignoring(file: Path) -> bytes:
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """Write these files; return the commit that holds exactly them, or ''."""
     if commit and files:
-        nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
+        nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, (), ())  # noqa: E731
         state_store = GitStateStore(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
         return state_store.commit_files(files, "[INIT] A backlog for Capsule")
     for path, content in files.items():

@@ -70,12 +70,7 @@ class BaseTracker(ABC):
         return ""
 
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
-        done = [
-            item
-            for item in self.all_items().values()
-            if item.status is Status.DONE and moment(item.updated) >= moment(at)
-        ]
-        return [(item.id, item.title) for item in sorted(done, key=lambda item: item.updated, reverse=True)]
+        return lately_done(self.all_items().values(), at)
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self.all_items())
@@ -114,6 +109,12 @@ class BaseTracker(ABC):
             for other in filter(None, (new.parent, *new.dependencies)):
                 self.item(other)
             return self.create(new)
+
+
+def lately_done(items: Iterable[Item], at: str) -> list[tuple[str, str]]:
+    """List id and title of the items that are done, and were changed since then, the newest first."""
+    done = [item for item in items if item.status is Status.DONE and moment(item.updated) >= moment(at)]
+    return [(item.id, item.title) for item in sorted(done, key=lambda item: item.updated, reverse=True)]
 
 
 def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:

@@ -29,7 +29,7 @@ from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
 from capsule.core.tracker_traits import TrackerTraits
-from capsule.trackers import already_closed, unknown
+from capsule.trackers import already_closed, lately_done, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
 from capsule.trackers._beads import (
     FOLDER,
@@ -116,6 +116,12 @@ class BeadsTracker:
 
     def knows(self, item_id: str) -> bool:
         return item_id in self._table().items or self._show(item_id) is not None
+
+    def closed_as(self, item_id: str) -> str:  # noqa: ARG002 - what bd calls closed holds nobody up
+        return ""
+
+    def done_since(self, at: str) -> Sequence[tuple[str, str]]:
+        return lately_done(self._table().items.values(), at)
 
     def under(self, item_id: str) -> Sequence[Item]:
         items = self._current_items()
