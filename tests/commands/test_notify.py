@@ -57,7 +57,7 @@ def test_a_run_tells_of_an_item_that_waits_and_of_its_own_end_and_then_no_more(a
     assert a_backlog.run("--output", "json").code == 0
     assert letters.told() == ["blocked WRK-001", "stopped _queue"]
     assert "which answer?" in letters.all()[0]["words"]
-    assert letters.all()[1]["words"] == "The run ended: nothing is left to do (1 needs you)."
+    assert letters.all()[1]["words"] == "The run ended: nothing else can be worked on (1 needs you)."
     assert a_backlog.run().code == 0
     assert len(letters.all()) == 2
 

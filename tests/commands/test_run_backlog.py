@@ -304,7 +304,7 @@ def test_a_cap_that_is_typed_counts_from_now_on(a_backlog: BacklogProject, words
 def test_a_run_with_nothing_but_waiting_items_names_them(a_backlog: BacklogProject) -> None:
     a_backlog.hold(blocked(), {"dependencies": "[WRK-001]"})
     said = a_backlog.run()
-    assert said.code == 0 and "Run ended: nothing can be worked on now." in said.out
+    assert said.code == 0 and "Run ended: nothing else can be worked on." in said.out
     assert "not run    WRK-001: blocked (clarification): which colour?" in said.out
     assert "not run    WRK-002: waits for WRK-001 (blocked)" in said.out
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError, UnknownItem
 from capsule.core.item import Assessment, Blocked, Item, Status, Value
-from capsule.core.ledger import archived_titles, log_entry
+from capsule.core.project_log import archived_titles, log_entry
 from capsule.system.lock import FileLock
 from capsule.trackers import _backlog_edit, _backlog_page, backlog
 from capsule.trackers._backlog_edit import Rewrite, new_backlog, rewritten, with_entry

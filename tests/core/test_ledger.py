@@ -11,7 +11,8 @@ from capsule.catalog import Catalog
 from capsule.core.assignment import Absent, Assign, Exists, LogEntry
 from capsule.core.decide import Decision, Move
 from capsule.core.item import MOVES, Assessment, Blocked, Item, Status, with_values
-from capsule.core.ledger import Ending, after, archived_titles, assignments_of, guarded, same_title, subject
+from capsule.core.ledger import Ending, after, assignments_of, guarded, subject
+from capsule.core.project_log import archived_titles, same_title
 from capsule.core.signal import FollowUp, Signal, Verdict
 
 CHANGE = Catalog().workflow("change")

@@ -18,7 +18,8 @@ from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
-from capsule.core.ledger import log_entry, tagged
+from capsule.core.ledger import tagged
+from capsule.core.project_log import log_entry
 from capsule.core.state import MissionState, replay
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import Project

@@ -6,14 +6,14 @@ of its item is made from the same list, so the two cannot disagree.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
-from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
+from capsule.core.assignment import Absent, Assign, Assignment, Exists
 from capsule.core.decide import Decision, Guardrails, Move, above, objections
 from capsule.core.item import EARLY, LEVELS, Assessment, Item, Status, Value, check_move, with_values
+from capsule.core.project_log import CLOSED, COMPLETED, log_entry
 from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
@@ -22,14 +22,10 @@ _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
 """Moves that the tracker always hears of."""
 DECISION = "decision"
 AT_THE_DOOR = (Status.SCOPED, Status.READY)
-COMPLETED, CLOSED = "Completed", "Closed"
 MOST_FOLLOW_UPS = 20
 """Of one step: whoever finds more than that has found one thing, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
 _LONGEST_CONTEXT = 4000
-_ARCHIVED = re.compile(
-    rf"^## ([^|\n]+) \| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?", re.MULTILINE
-)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -135,42 +131,6 @@ def after(item: Item, assignments: Iterable[Assignment]) -> Item:
         if isinstance(assignment, Assign) and assignment.item == item.id:
             item = with_values(item, assignment.values)
     return item
-
-
-def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> LogEntry:
-    """Return the worklog's paragraph: time, item, phase, outcome, title and summary."""
-    return LogEntry(
-        at[:7],
-        f"## {_stamped(at)} | {item.id} | {phase} | {outcome}\n\n**{one_line(item.title)}**\n\n{one_line(summary)}\n",
-    )
-
-
-def _stamped(at: str) -> str:
-    return at.replace("T", " ").replace("Z", " UTC")
-
-
-def archived_titles(worklog: str) -> Iterator[str]:
-    """Return titles of the items that a month's worklog says have left the backlog."""
-    return (found[4] for found in _ARCHIVED.finditer(worklog))
-
-
-def endings(worklog: str) -> Iterator[tuple[str, str]]:
-    """Yield each item that a month's worklog says has left the backlog, and why it was closed; '' if it is done."""
-    for found in _ARCHIVED.finditer(worklog):
-        yield found[2], (found[5] or "no reason was given") if found[3] == CLOSED else ""
-
-
-def done_since(worklog: str, at: str) -> Iterator[tuple[str, str]]:
-    """Yield id and title of what a month's worklog says was completed since then."""
-    since = _stamped(at)
-    for found in _ARCHIVED.finditer(worklog):
-        if found[3] == COMPLETED and found[1] >= since:
-            yield found[2], found[4]
-
-
-def same_title(title: str) -> str:
-    """Normalize a title to compare it: letters and digits, in any case."""
-    return " ".join(re.findall(r"\w+", title.casefold()))
 
 
 def _values(ending: Ending) -> dict[str, Value]:

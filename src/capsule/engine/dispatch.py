@@ -278,8 +278,8 @@ class _Run(Struct, frozen=True):
         wanted = self.plan.only or left
         report.waiting = {name: why for name, why in left.items() if name not in known and name in wanted}
         if group is None:
-            if report.waiting and report.ended_because == _NOTHING_LEFT:
-                report.ended_because = "nothing can be worked on now"
+            if (report.waiting or report.stuck) and report.ended_because == _NOTHING_LEFT:
+                report.ended_because = "nothing else can be worked on"
             return
         report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
 

@@ -21,7 +21,7 @@ import msgspec
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import TrackerError
 from capsule.core.item import Status
-from capsule.core.ledger import same_title
+from capsule.core.project_log import same_title
 from capsule.trackers._backlog_page import BOM, LARGEST, BacklogPage, Field, documents_in, fields_of, number_of, opened
 
 _EMPTY = """\

@@ -17,6 +17,7 @@ from pathlib import Path
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, NewItem, Status, check_id, check_move
+from capsule.core.project_log import archived_titles, done_since, endings, same_title
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
@@ -143,8 +144,6 @@ class BacklogTracker(BaseTracker):
         return "" if item_id in self._backlog().items else self._endings().get(item_id, "")
 
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
-        from capsule.core.ledger import done_since  # noqa: PLC0415
-
         months = [*self._worklogs(since=at[:7])]
         return [done for text in reversed(months) for done in done_since(text, at)]
 
@@ -200,8 +199,6 @@ class BacklogTracker(BaseTracker):
 
     def _archived(self) -> set[str]:
         """Collect the titles of everything that ever left the backlog, as the worklogs on the disk have them."""
-        from capsule.core.ledger import archived_titles, same_title  # noqa: PLC0415
-
         titles: set[str] = set()
         for text in self._worklogs():
             titles.update(map(same_title, archived_titles(text)))
@@ -209,8 +206,6 @@ class BacklogTracker(BaseTracker):
 
     def _endings(self) -> dict[str, str]:
         """Collect why each item was closed that left the backlog; '' for one that was completed."""
-        from capsule.core.ledger import endings  # noqa: PLC0415
-
         found: dict[str, str] = {}
         for text in self._worklogs():
             found |= dict(reversed([*endings(text)]))  # the newest is on top
