@@ -7,13 +7,23 @@ import sys
 
 from capsule import __version__
 from capsule.commands.verbs import GROUPS, VERBS
+from capsule.system.output import LastingOutput
 
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     _make_streams_usable()
+    try:
+        return _answer(words)
+    except OSError as fault:  # `--version` and `--help`, to a full disk or nobody
+        from capsule.invoke import failed  # noqa: PLC0415 - start-up
+
+        return failed(fault, words)
+
+
+def _answer(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"], ["version"]) and len(words) == 1:
-        print(f"capsule {__version__}")
+        print(f"capsule {__version__}", flush=True)
         return 0
     if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in VERBS:
         words = [words[1], "--help"]
@@ -25,13 +35,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _make_streams_usable() -> None:
-    """Replace odd characters and closed streams, whatever the terminal's encoding: neither is a bug."""
+    """Replace odd characters, closed streams and a stderr that cannot be written to: none of them is a bug."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - pathlib is not loaded for this
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if not isinstance(sys.stderr, LastingOutput):
+        sys.stderr = LastingOutput(sys.stderr)
 
 
 def _help() -> int:
@@ -41,5 +53,5 @@ def _help() -> int:
         print(f"\n{title}:")
         for name, verb in group.items():
             print(f"  {name:<15} {verb.help}")
-    print("\nStart with `capsule demo`. `capsule COMMAND --help` says more about each.")
+    print("\nStart with `capsule demo`. `capsule COMMAND --help` says more about each.", flush=True)
     return 0

@@ -15,6 +15,7 @@ from capsule import __version__
 from capsule.core.errors import CapsuleError
 from capsule.core.redaction import Redactor
 from capsule.system.files import CannotWrite
+from capsule.system.output import silence
 from capsule.system.secrets import spelled, values_of
 
 
@@ -38,13 +39,8 @@ def _full_disk(fault: OSError) -> CapsuleError:
     try:
         sys.stdout.flush()
     except OSError:
-        silence_stdout()
+        silence(sys.stdout)
     return CannotWrite(Path(os.fsdecode(fault.filename or "the output")), fault)
-
-
-def silence_stdout() -> None:
-    """Keep the interpreter from complaining at exit that nobody takes our output any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_report(fault: Exception, words: list[str], redact: Callable[[str], str]) -> Path:

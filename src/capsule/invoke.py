@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import gc
 import os
@@ -12,6 +13,7 @@ from capsule.commands.arguments import parse
 from capsule.commands.verbs import INTERNAL, VERBS
 from capsule.core.errors import Refused, UsageError
 from capsule.core.text import nearest
+from capsule.system.output import LastingOutput, silence
 from capsule.system.umask import own_files_closed_to_others
 
 _READING = (
@@ -19,7 +21,8 @@ _READING = (
     *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
 )
 """Commands that can be used from inside a phase too."""
-_WORKING = ("run", "run-pipeline", "step", "triage")
+_WORKING = ("run", "run-pipeline", "step", "triage", "merge")
+"""Commands whose work counts, and not whether somebody reads their last words."""
 _UNHEARD = 141
 """As the shell says it of a program whose listener has left: 0 would mean that the work is done."""
 
@@ -32,12 +35,17 @@ def invoke(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
-        from capsule.faults import explain, silence_stdout  # noqa: PLC0415 - start-up
+        return failed(fault, words)
 
-        if not isinstance(fault, BrokenPipeError):
-            return explain(fault, words)
-        silence_stdout()
-        return _UNHEARD if words[0] in _WORKING else 0
+
+def failed(fault: Exception, words: list[str]) -> int:
+    """Say what went wrong; return the exit code."""
+    from capsule.faults import explain  # noqa: PLC0415 - start-up
+
+    if not isinstance(fault, BrokenPipeError):
+        return explain(fault, words)
+    silence(sys.stdout)
+    return _UNHEARD if words[:1] and words[0] in _WORKING else 0
 
 
 def _run(name: str, words: list[str]) -> int:
@@ -51,8 +59,25 @@ def _run(name: str, words: list[str]) -> int:
     args = parse(name, words)
     if os.environ.get("CAPSULE_REPOSITORY") and name in VERBS and name not in _READING:
         _refuse_inside_a_phase(name, getattr(args, "project_dir", None) or ".")
+    if name in _WORKING:
+        return _work(args)
     code = int(args.command(args))
     sys.stdout.flush()  # while a full disk can still be reported
+    return code
+
+
+def _work(args: argparse.Namespace) -> int:
+    """Run a command that is as successful as its work, also where its summary cannot be printed."""
+    stdout = sys.stdout
+    output = LastingOutput(stdout)
+    sys.stdout = output
+    try:
+        code = int(args.command(args))
+        output.flush()
+    finally:
+        sys.stdout = stdout
+    if output.lost and not isinstance(output.lost, BrokenPipeError):
+        print(f"note: the summary could not be written: {output.lost.strerror}; see `capsule status`", file=sys.stderr)
     return code
 
 

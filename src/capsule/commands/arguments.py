@@ -31,6 +31,10 @@ class Parser(argparse.ArgumentParser):
         hint = "A variable may be unset. `capsule status` lists the items."
         raise UsageError("The item id is empty.", hint, exit_code=self.usage_error)
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; unlike argparse, fail where it cannot be written."""
+        print(self.format_help(), end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:]
         raise UsageError(

@@ -1,0 +1,41 @@
+"""Keep working when nobody takes the output any more: a disk is full, or the listener has left."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TextIO
+
+
+class LastingOutput:
+    """A text stream that drops what cannot be written, and remembers why in `lost`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost: OSError | None = None
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as fault:
+            self._lose(fault)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as fault:
+            self._lose(fault)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _lose(self, fault: OSError) -> None:
+        self.lost = fault
+        silence(self._stream)
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is left in a stream nowhere, so that the interpreter does not complain of it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
