@@ -94,6 +94,43 @@ def test_add_takes_everything_that_is_known(a_backlog: BacklogProject) -> None:
     assert item.description == "More\n- [ ] about it"
 
 
+@pytest.mark.promise("commands.add-short")
+@pytest.mark.parametrize(("size", "risk"), [("S", "H"), ("s", "h"), ("small", "High")])
+def test_levels_have_short_forms(a_backlog: BacklogProject, size: str, risk: str) -> None:
+    answer = a_backlog.say("add", "One", "-s", size, "-r", risk, "--complexity=M", "--impact=l")
+    assert (answer.code, answer.err) == (0, "")
+    levels = a_backlog.item().assessment
+    assert (levels.size, levels.complexity, levels.risk, levels.impact) == ("small", "medium", "high", "low")
+
+
+def test_the_letter_l_is_large_for_a_size_and_low_for_a_risk(a_backlog: BacklogProject) -> None:
+    a_backlog.say("add", "One", "-sL", "-rL")
+    assert (a_backlog.item().assessment.size, a_backlog.item().assessment.risk) == ("large", "low")
+
+
+@pytest.mark.promise("commands.add-lines")
+def test_every_line_of_stdin_becomes_an_item(a_backlog: BacklogProject) -> None:
+    answer = a_backlog.say("add", "-", "--tag=ui", stdin="One\n\n  Two · ü \r\nThree".encode())
+    assert answer == (0, "WRK-001  One\nWRK-002  Two · ü\nWRK-003  Three\n", "")
+    assert [item.tags for item in a_backlog.tracker.everything()] == [("ui",)] * 3
+    assert a_backlog.subjects()[-1] == "[WRK-003][ADD] Three"
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "cause", "what_next"),
+    [
+        (("-",), b" \n\n", "Stdin has no titles.", "capsule add - < ideas.txt"),
+        (("-", "--description=-"), b"One\n", "cannot both come from stdin", "as an argument"),
+        (("-",), b"One\n" * 100_000, "larger than 256 KiB", "into a file of the project"),
+    ],
+)
+def test_titles_that_cannot_be_read_add_nothing(
+    a_backlog: BacklogProject, words: tuple[str, ...], stdin: bytes, cause: str, what_next: str
+) -> None:
+    with unchanged(a_backlog):
+        assert_clear(a_backlog.say("add", *words, stdin=stdin), 2, cause, what_next)
+
+
 def test_a_description_can_come_on_stdin(a_backlog: BacklogProject) -> None:
     a_backlog.say("add", "One", "--description", "-", stdin=b"from a file\nof two lines \xff\x1b\n")
     assert a_backlog.item().description == "from a file\nof two lines \ufffd"
@@ -209,7 +246,7 @@ def test_an_edit_changes_only_the_lines_it_must(a_backlog: BacklogProject) -> No
 # ---- advance
 
 
-@pytest.mark.promise("004-commands.advance-unblock")
+@pytest.mark.promise("004-commands.advance-unblock", "commands.advance-without-phase")
 @pytest.mark.parametrize(
     ("status", "phase", "then"),
     [
@@ -220,7 +257,7 @@ def test_an_edit_changes_only_the_lines_it_must(a_backlog: BacklogProject) -> No
         ("ready", "design", "in_progress at design"),
         ("in_progress", "prd", "in_progress at research"),
         ("in_progress", "build", "in_progress at review"),
-        ("in_progress", "", "in_progress at research"),
+        ("in_progress", "", "in_progress at prd"),
     ],
 )
 def test_advance_moves_one_step(a_backlog: BacklogProject, status: str, phase: str, then: str) -> None:

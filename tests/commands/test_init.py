@@ -137,7 +137,8 @@ def test_another_prefix_is_refused_and_nothing_is_changed(an_empty_repository: B
     assert project.head() == before
 
 
-@pytest.mark.parametrize("prefix", ["1A", "A-B", "A" * 17, "Ä", "A\nB"])
+@pytest.mark.promise("commands.init-prefix")
+@pytest.mark.parametrize("prefix", ["", "1A", "A-B", "A" * 17, "Ä", "A\nB"])
 def test_a_bad_prefix_is_refused_before_anything_is_made(an_empty_repository: BacklogProject, prefix: str) -> None:
     answer = an_empty_repository.say("init", "--prefix", prefix)
     assert_clear(answer, 2, "1 to 16 letters and digits, a letter first", "capsule init --prefix APP")

@@ -18,7 +18,7 @@ from tests.costs import LONG
 
 from .backlog_project import STAMP, BacklogProject, blocked
 from .backlog_script import HALF, SPEC, honest, says, stem, turn
-from .conftest import Script
+from .conftest import Script, assert_clear
 
 STEM = stem()
 WALK = ["TRIAGE", "PRD", "RESEARCH", "DESIGN", "SPEC", "BUILD", "BUILD", "REVIEW"]
@@ -379,10 +379,17 @@ def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_ba
 
 
 @pytest.mark.sweep
-@pytest.mark.promise("004-agents.result-file")
+@pytest.mark.promise("004-agents.result-file", "backlog.named-faults")
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
+        (
+            """printf '{"item_id": "WRK-001", "follow_ups": [{"title": "x"}], "summ' > $CAPSULE_RESULT""",
+            "the result file is cut off after 60 bytes",
+        ),
+        ("""printf '{"item_id": {"a": 1}' > $CAPSULE_RESULT""", "the result file is cut off after 20 bytes"),
+        ("""printf '\\377\\376{\\0}\\0' > $CAPSULE_RESULT""", "the result file is not UTF-8 text"),
+        (": > $CAPSULE_RESULT", "the result file is empty"),
         ("echo '{}' > $CAPSULE_RESULT", "Missing required field: item_id"),
         ("ln -s /etc/passwd $CAPSULE_RESULT", "the result file is a symbolic link"),
         ("mkfifo $CAPSULE_RESULT", "the result file is a FIFO"),
@@ -397,6 +404,58 @@ def test_a_hostile_result_is_a_failure_with_its_reason(a_backlog: BacklogProject
     said = a_backlog.run("--max-retries", "0")
     assert said.code == 1
     assert reason in a_backlog.item().blocked.reason  # type: ignore[union-attr]
+
+
+@pytest.mark.promise("backlog.stale-result")
+def test_a_result_from_before_the_phase_is_not_read_and_warned_about(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.write(".capsule/results/phase_result_WRK-001_triage.json", json.dumps(says("triage", "FAILED")))
+    said = a_backlog.run("--cap", "1")
+    assert said.code == 0
+    assert "a result file from before this attempt was removed unread" in said.err
+    assert a_backlog.item().status is Status.READY
+    assert "from before this attempt" not in a_backlog.run("--cap", "2").err
+
+
+@pytest.mark.promise("backlog.resuming")
+def test_resuming_is_said_where_the_journal_does_not_know_the_item(a_backlog: BacklogProject) -> None:
+    a_backlog.documents("PRD", "TECH_RESEARCH")
+    a_backlog.hold({"status": "in_progress", "phase": "design"})
+    a_backlog.commit("backlog")
+    said = a_backlog.run("--cap", "1")
+    assert "Resuming WRK-001 at design" in said.err
+
+
+@pytest.mark.promise("backlog.named-faults")
+@pytest.mark.parametrize("name", ["_worklog", "changes", "_ideas"])
+def test_a_file_in_the_place_of_a_folder_is_named_before_an_agent_is_paid(a_backlog: BacklogProject, name: str) -> None:
+    a_backlog.add()
+    (a_backlog.path / name).rmdir()
+    a_backlog.write(name, "a file\n")
+    a_backlog.git("add", "-f", name)
+    a_backlog.commit("a file")
+    before = a_backlog.head()
+    needing = (("run",), ("run", "WRK-001"), *([("complete", "WRK-001")] if name == "_worklog" else []))
+    for words in needing:
+        answer = a_backlog.say(*words)
+        assert_clear(answer, 2, f"{name} is a file, and the backlog needs a folder {name}/.", f"git mv {name}")
+    assert (a_backlog.spawns(), a_backlog.head()) == (0, before)
+
+
+@pytest.mark.promise("backlog.reverted-archive")
+def test_a_reverted_archive_commit_brings_the_item_back_to_its_phase(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    assert a_backlog.run().code == 0
+    a_backlog.git("revert", "--no-edit", "HEAD")
+    item = a_backlog.item()
+    assert (item.status, item.phase) == (Status.IN_PROGRESS, "review")
+    said = a_backlog.run()
+    assert (said.code, a_backlog.ids()) == (0, [])
+    assert "Resuming WRK-001 at review" in said.err
+    assert (
+        a_backlog.moves()[-2:] == ["review advance", "archive advance"]
+        and a_backlog.moves().count("review advance") == 2
+    )
 
 
 @pytest.mark.promise("004-agents.bad-exit")

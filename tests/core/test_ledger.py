@@ -54,7 +54,7 @@ LARGE = {"size": "large", "risk": "low"}
         ("design", item(phase="design"), {}, Status.IN_PROGRESS, "spec"),
         ("spec", item(phase="spec"), {}, Status.IN_PROGRESS, "build"),
         ("build", item(phase="build"), {}, Status.IN_PROGRESS, "review"),
-        ("review", item(phase="review"), {}, Status.DONE, "review"),
+        ("review", item(phase="review"), {}, Status.IN_PROGRESS, "review"),
     ],
 )
 def test_a_phase_that_passes_moves_the_item_on(

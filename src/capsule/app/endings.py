@@ -67,11 +67,12 @@ def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMissio
 
 
 def empty_output(project: Project) -> bool:
-    """Remove `.capsule/output`; False where there is none."""
+    """Empty `.capsule/output` and keep the folder; False where there is nothing in it."""
     output = project.root / ".capsule" / "output"
-    if not output.is_dir():
+    if not output.is_dir() or not any(output.iterdir()):
         return False
     shutil.rmtree(output)
+    output.mkdir()
     return True
 
 

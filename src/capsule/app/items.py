@@ -15,7 +15,7 @@ from typing import NamedTuple
 from capsule.adapters import StateCommit, StateWritten, Tracker
 from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
-from capsule.core.errors import LockHeld, Refused, UnknownItem
+from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
 from capsule.core.ledger import tagged
@@ -52,6 +52,15 @@ def refuse_verb(tracker: Tracker, verb: str, instead: str) -> None:
     if verb not in tracker.traits.verbs:
         this = tracker.traits.described.format(tracker.name)
         raise Refused(f"`capsule {verb}` is for the items of a backlog, and {this}.", instead)
+
+
+def refuse_files_as_folders(project: Project, folders: Sequence[str]) -> None:
+    """Refuse a file in the place of a folder that the tracker and its workflow write to."""
+    for name in folders:
+        place = project.root / name
+        if os.path.lexists(place) and not place.is_dir():
+            message = f"{name} is a file, and the {project.tracker.name} needs a folder {name}/."
+            raise CapsuleError(message, f"Rename it and commit that, such as with: git mv {name} {name}.old")
 
 
 def find_item(tracker: Tracker, item_id: str) -> Item:
@@ -108,7 +117,9 @@ def record(
     project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
     """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
-    obstacle = "" if no_commit else why_not_committed(project.git, project.tracker.own_files())
+    own = project.tracker.own_files()
+    refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
+    obstacle = "" if no_commit else why_not_committed(project.git, own)
     entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
     store = open_state_store(project.tracker, project.git, project.branch)
     booked = store.write(entry, commit=not no_commit and not obstacle)

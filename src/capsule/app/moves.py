@@ -104,8 +104,10 @@ def title_of(text: str) -> str:
 
 def _level(name: str, given: str) -> str:
     levels = LEVELS[name]
-    if given.lower() in levels:
-        return given.lower()
+    by_letter = {level[0]: level for level in levels}
+    word = by_letter.get(given.lower(), given.lower())
+    if word in levels:
+        return word
     hint = did_you_mean(given.lower(), levels, "Leave it out if you do not know.")
     raise UsageError(f"--{name} is {given!a}; it must be {', '.join(levels[:-1])} or {levels[-1]}.", hint)
 
@@ -152,7 +154,7 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
     if wanted:
         target = wanted.lower()
         _check_target(held, target, phases, workflow)
-    elif item.status is Status.IN_PROGRESS:
+    elif item.status is Status.IN_PROGRESS and item.phase:
         if here == phases[-1]:
             hint = f"Say that it is done: capsule complete {item.id}"
             raise Refused(f"{item.id} is at {here}, and there is no phase after that.", hint)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from capsule.adapters import Order
+from capsule.app.items import refuse_files_as_folders
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
@@ -86,6 +87,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     if closed and item_id not in {each.id for each in tracker.everything()}:  # those have still to be archived
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_repository(project)
+    refuse_files_as_folders(project, tracker.traits.folders)
     going_on = state.under_way and not request.fresh
     prepared = "" if state.started or request.fresh else _prepared_base(project, item_id)
     base = state.base if going_on else prepared or repository.base_of(project.git, request.base or start or "HEAD")

@@ -215,12 +215,20 @@ class _ProjectJobs:
         exclude_our_files(plan)
         earlier = self._states.pop(item.id, None)
         self._taken.add(item.id)
-        if earlier and earlier.under_way:
-            if not earlier.halt and self._run.form == PLAIN:
-                self._run.tell(f"Resuming {item.id} at {earlier.to_do[0]}")
-        elif self._campaign:
+        going_on = earlier is not None and earlier.under_way
+        at = _interrupted_at(item, earlier if going_on else None)
+        if at and self._run.form == PLAIN:
+            self._run.tell(f"Resuming {item.id} at {at}")
+        if self._campaign and not going_on:
             return replace(plan.order, earlier=self._campaign.earlier(item)), services
         return plan.order, services
+
+
+def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
+    """Return the phase that an interrupted item goes on at, as journal or tracker know it; '' for any other item."""
+    if earlier:
+        return "" if earlier.halt else earlier.to_do[0]
+    return item.phase if item.status is Status.IN_PROGRESS else ""
 
 
 def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:

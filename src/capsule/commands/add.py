@@ -9,6 +9,7 @@ labels.
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
   capsule add "Ship it" --depends-on WRK-003 --description - < notes.md
   capsule add "Validate fax numbers" --type task --priority 1 --parent demo-1.1
+  capsule add - < ideas.txt               one item per line; empty lines are skipped
 
 Prints the new id and the title. Exit code: 0 added; 1 an item it depends on or belongs to is unknown, or the tracker
 refuses it; 2 usage.
@@ -18,16 +19,20 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec.structs import replace
+
 from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, text_of, warn
+from capsule.core.errors import UsageError
 from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("title", metavar="TITLE", help="describe the change in one line")
+    parser.add_argument("title", metavar="TITLE", help="describe the change in one line; - reads titles from stdin")
     parser.add_argument("--description", metavar="TEXT", help="more about it; - reads it from stdin")
     for name, levels in LEVELS.items():
-        parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")
+        spellings = [f"-{name[0]}"] * (name in ("size", "risk")) + [f"--{name}"]
+        parser.add_argument(*spellings, metavar="LEVEL", help=f"{', '.join(levels)}, or its first letter (backlog)")
     parser.add_argument("--type", metavar="TYPE", help=f"{TYPES} (beads; default: task)")
     parser.add_argument("--priority", metavar="N", help="0 (most urgent) to 4 (beads; default: 2)")
     of = "the epic or feature it belongs to (beads)"
@@ -39,8 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    titles = _titles(args)
     draft = ItemDraft(
-        title=title_of(args.title),
+        title=titles[0],
         description=text_of(args.description),
         tags=tuple(filter(None, map(plain, args.tag))),
         depends_on=tuple(args.depends_on),
@@ -50,7 +56,20 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) or "" for name in LEVELS},
     )
     project = open_project(args.project_dir)
-    name, warnings = add_item(project, draft, no_commit=args.no_commit)
-    warn(warnings)
-    print(f"{name}  {draft.title}")
+    for title in titles:
+        name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
+        warn(warnings)
+        print(f"{name}  {title}", flush=True)
     return 0
+
+
+def _titles(args: argparse.Namespace) -> list[str]:
+    """Return the title that was typed, or every line of stdin; all are checked before the first is added."""
+    if args.title != "-":
+        return [title_of(args.title)]
+    if args.description == "-":
+        raise UsageError("Titles and the description cannot both come from stdin.", "Write one of them as an argument.")
+    titles = [title_of(line) for line in text_of("-").splitlines() if line.strip()]
+    if not titles:
+        raise UsageError("Stdin has no titles.", "Write one title per line: capsule add - < ideas.txt")
+    return titles

@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_prefix(project: Project, prefix: str | None) -> None:
     """Refuse a prefix that is invalid, or differs from the one that the project has."""
-    if prefix and not _PREFIX.fullmatch(prefix):
+    if prefix is not None and not _PREFIX.fullmatch(prefix):
         raise UsageError(
             f"--prefix is {prefix!a}; it must be 1 to 16 letters and digits, a letter first.",
             "Such as: capsule init --prefix APP",

@@ -168,8 +168,10 @@ def _values_after_pass(ending: Ending, item: Item) -> dict[str, Value]:
     names = workflow.names()
     rest = names[names.index(phase.name) + 1 :]
     closing = all(workflow.phase(name).closing for name in rest)
-    if closing and not vetoed:
-        return {"status": Status.DONE.value, "phase": phase.name}
+    if (
+        closing and not vetoed
+    ):  # it stays there until it is archived, so that reverting that commit brings it back there
+        return {"status": Status.IN_PROGRESS.value, "phase": phase.name}
     return {"status": Status.IN_PROGRESS.value, "phase": rest[0] if rest else phase.name}
 
 

@@ -172,6 +172,25 @@ def read_result(data: bytes, item_id: str, phase: str) -> Signal:
     )
 
 
+def damage(data: bytes) -> str:
+    """Say how a result file is damaged as a whole; '' where it is text that does not end in the middle of an object."""
+    cut_off = f"cut off after {len(data)} bytes"
+    try:
+        text = data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as fault:
+        return cut_off if fault.reason == "unexpected end of data" else "not UTF-8 text"
+    if not text:
+        return "empty"
+    try:
+        json.JSONDecoder().raw_decode(text)
+    except json.JSONDecodeError as fault:
+        ends_early = fault.pos >= len(text) or not text.endswith("}")
+        return cut_off if text.startswith("{") and ends_early else ""
+    except RecursionError:
+        return ""
+    return ""
+
+
 def no_result(reason: str) -> Signal:
     """Return the signal of an agent that was to answer by a result, and did not."""
     return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)

@@ -16,6 +16,8 @@ class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """Items are listed by status, each with its phase; else as a tree of what holds what."""
     documents: bool = False
     """Each item has documents in changes/ and _ideas/, which the missions of others leave alone."""
+    folders: tuple[str, ...] = ()
+    """Folders of the project that the tracker and the agents of its items write to."""
     verbs: tuple[str, ...] = ()
     """Commands that not every tracker has a use for."""
     fields: tuple[str, ...] = ("type", "priority", "parent")

@@ -21,7 +21,7 @@ from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, Pro
 from capsule.core.event import Salvaged, Spent, Waiting
 from capsule.core.evidence import Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
-from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_result, read_signal
+from capsule.core.signal import Signal, Verdict, damage, error_signal, no_result, read_result, read_signal
 from capsule.core.stamps import clock_time
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
@@ -36,6 +36,7 @@ _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
     "idle": "Agent was silent for too long and was ended after {seconds:.0f} s",
 }
+_STALE = "a result file from before this attempt was removed unread"
 _STDERR_SHOWN = 2000
 _UNLIMITED = Allowance()
 _LEAST_USD = 0.0001
@@ -54,6 +55,7 @@ def run_agent(job: Job) -> Report:
     """Run a fresh agent from a named state, and read what it claims."""
     name, model = agent_for(job.state, job.phase)
     agent = job.services.agent(name, model)
+    stale = answers_by_file(job) and job.services.archive.take_result(job.state.item.id, job.phase.name) is not None
     ran = run_with_backoff(job, agent, model)
     signal = _signal(job, ran.transcript)
     return Report(
@@ -63,7 +65,7 @@ def run_agent(job: Job) -> Report:
         log=ran.briefing.log,
         usage=ran.transcript.usage,
         failure=ran.transcript.failure,
-        warnings=_warnings(job, ran.transcript, signal),
+        warnings=(*([_STALE] if stale else []), *_warnings(job, ran.transcript, signal)),
     )
 
 
@@ -209,7 +211,8 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
 def _why_nothing(fault: str, written: bytes | str | None, transcript: Transcript) -> str:
     """Say what is wrong with the answer, how the agent ended, and the last of its stderr."""
     fault = f"{transcript.failure.reason} ({fault})" if transcript.failure else fault
-    about = f"{fault}: the result file is {written}" if isinstance(written, str) else fault
+    wrong = damage(written) if isinstance(written, bytes) else written
+    about = f"{fault}: the result file is {wrong}" if wrong else fault
     ended = f"; the agent exited with {transcript.exit_code}" if transcript.exit_code else ""
     complaint = transcript.stderr.decode(errors="replace").strip()[-_STDERR_SHOWN:]
     return f"{about}{ended}" + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")

@@ -60,6 +60,7 @@ class BacklogTracker(BaseTracker):
         authoritative=True,
         by_status=True,
         documents=True,
+        folders=(WORKLOG, "changes", "_ideas"),
         verbs=("advance", "approve", "triage"),
         fields=("size", "complexity", "risk", "impact"),
         fields_hint="An item of a backlog has --size, --complexity, --risk and --impact.",
