@@ -49,16 +49,20 @@ import json, sys
 from pathlib import Path
 import capsule.system.git as git, capsule.system.git_objects as store, capsule.system.process as process
 from capsule.cli import main
-out, spawn, start, answers = [], git._spawn, git._start_reader, store.ObjectReader._answers
+out, spawn, open_reader, answers = [], git._spawn, store.ObjectReader.__init__, store.ObjectReader._answers
 run = process.SupervisorClient.run
 def recorded_spawn(args, environment, cwd, given=None, umask=-1):
     text = (given or b"").decode("latin1")
     out.append({"argv": ["git", *args], "env": dict(environment), "cwd": str(cwd), "in": text})
     return spawn(args, environment, cwd, given, umask)
-def recorded_start(repository):
-    argv = ["git", "cat-file", "--batch-command"]
-    out.append({"argv": argv, "env": dict(repository._content_environment), "cwd": "/", "in": ""})
-    return start(repository)
+def recorded_reader(self, start, timeout):
+    def recorded_start():
+        process = start()
+        words = Path(f"/proc/{process.pid}/environ").read_bytes().decode("latin1").split("\\0")
+        argv = ["git", "cat-file", "--batch-command"]
+        out.append({"argv": argv, "env": dict(word.split("=", 1) for word in words if word), "cwd": "/", "in": ""})
+        return process
+    open_reader(self, recorded_start, timeout)
 def recorded_answers(self, command, oids):
     found = answers(self, command, oids)
     reader = next(call for call in reversed(out) if "--batch-command" in call["argv"])
@@ -67,8 +71,8 @@ def recorded_answers(self, command, oids):
 def recorded_run(self, command, **more):
     out.append({"argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "in": ""})
     return run(self, command, **more)
-git._spawn, git._start_reader, process.SupervisorClient.run = recorded_spawn, recorded_start, recorded_run
-store.ObjectReader._answers = recorded_answers
+git._spawn, process.SupervisorClient.run = recorded_spawn, recorded_run
+store.ObjectReader.__init__, store.ObjectReader._answers = recorded_reader, recorded_answers
 code = main(["run", "one"])
 Path(sys.argv[1]).write_text(json.dumps(out))
 sys.exit(code)
