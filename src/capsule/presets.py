@@ -49,8 +49,9 @@ def presets() -> dict[str, Preset]:
 
 
 def described(settings: Settings, name: str) -> tuple[AgentOptions, Preset]:
-    """Return the settings of an agent, completed by the preset of its name or kind, where there is one."""
-    options = settings.agents.get(name, AgentOptions())
+    """Return the settings of an agent, completed by the preset of its name or kind; a path is a program of its own."""
+    by_path = AgentOptions(kind="command", command=(name,)) if "/" in name else AgentOptions()
+    options = settings.agents.get(name, by_path)
     preset = Preset() if options.command else presets().get(options.kind or name, Preset())
     if not preset.command:
         return options, preset

@@ -97,6 +97,8 @@ def agent_maker(
     def make(name: str, phase_model: str) -> Agent:
         chosen = name or settings.agent
         options, preset = described(settings, chosen)
+        if options.command and "/" in options.command[0]:  # as whoever wrote it sees it, not as a worktree does
+            options = replace(options, command=(str(root / options.command[0]), *options.command[1:]))
         connection = Connection(
             name=chosen,
             supervisor=supervisor,

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from capsule.core.event import MissionStarted, StepBegun
+from capsule.core.event import MissionStarted, StepBegun, Waiting
+from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
+from capsule.core.stamps import clock_time
 from capsule.core.workflow import Phase, Workflow
 from capsule.journals.sqlite import SqliteJournal
 from capsule.reports.table import column, fit, width_of
@@ -186,6 +188,24 @@ def test_a_mission_that_runs_is_marked_by_its_lock_alone(a_backlog: BacklogProje
     assert "▶ WRK-001 running (pid " in out
     assert "WRK-002 is running" not in out
     assert "running" not in a_backlog.say("status").out
+
+
+@pytest.mark.promise("agents.status-of-waits")
+def test_a_mission_that_waits_says_for_what_and_until_when(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "in_progress", "phase": "prd"})
+    journal = SqliteJournal(a_backlog.path / ".git/capsule")
+    workflow = Workflow(name="w", phases=(Phase(name="prd", prompt="prd"),))
+    with journal.claim("WRK-001"):
+        item = a_backlog.item()
+        started = MissionStarted(at=STAMP, mission="WRK-001", item=item, workflow=workflow, base="", into="main")
+        journal.note("WRK-001", started)
+        journal.note("WRK-001", StepBegun(at=STAMP, key="prd#1", phase="prd", run=1, attempt=1))
+        failure = Failure(Kind.RATE_LIMIT, "Too many requests")
+        journal.note("WRK-001", Waiting(at=STAMP, key="prd#1", failure=failure, seconds=3600))
+        out = a_backlog.say("status").out
+    journal.close()
+    until = clock_time(STAMP, 3600)
+    assert f"WRK-001 waiting at prd for the agent's provider until {until}: Too many requests" in out
 
 
 def test_a_mission_that_was_interrupted_is_marked(a_backlog: BacklogProject) -> None:

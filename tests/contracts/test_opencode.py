@@ -134,3 +134,13 @@ def test_code_of_the_repository_keeps_it_from_being_started_unless_it_is_trusted
 def test_settings_of_the_repository_without_plugins_are_only_left_out(bench: Bench) -> None:
     (bench.place / "opencode.json").write_text('{"mcp": {}}')
     assert bench.sees('echo "$OPENCODE_DISABLE_PROJECT_CONFIG"') == "1\n"
+
+
+@pytest.mark.promise("agents.retry-times")
+def test_the_time_of_the_next_try_is_read_from_the_answer_it_hands_on(bench: Bench) -> None:
+    data = {"message": "Slow down", "statusCode": 429, "isRetryable": True, "responseHeaders": {"retry-after": "42"}}
+    error = {"type": "error", "sessionID": "s", "error": {"name": "APIError", "data": data}}
+    bench.does(f"cat <<'END'\n{json.dumps(error)}\nEND\nexit 1")
+    failure = bench.agent().run(bench.briefing()).failure
+    assert failure is not None
+    assert (failure.kind, failure.resets_in) == (Kind.RATE_LIMIT, 42.0)

@@ -344,3 +344,77 @@ def test_a_gate_that_could_not_be_started_sends_nothing_back(scene: Scene) -> No
     with pytest.raises(CapsuleError, match="gate could not be started"):
         scene.run("one", flow(PREP, {"name": "work", "prompt": "p"}, gate))
     assert load_state(scene.services, "one").used == {}
+
+
+# ── silence
+
+
+STALLED = Failure(Kind.SILENT, "The agent printed nothing for too long.")
+
+
+@dataclass
+class Quiet:
+    """An agent that says nothing at first, as often as it is told to."""
+
+    agent: Agent
+    times: int
+    why: str = "exited"
+    starts: int = 0
+    name: str = "quiet"
+
+    def check(self) -> None: ...
+
+    def describe(self, briefing: Briefing) -> Sequence[str]:
+        return self.agent.describe(briefing)
+
+    def run(self, briefing: Briefing) -> Transcript:
+        self.starts += 1
+        transcript = replace(self.agent.run(briefing), usage=PAID)
+        if self.starts > self.times:
+            return transcript
+        return replace(transcript, text=b"", why=self.why, failure=STALLED if self.why == "idle" else None)
+
+
+def falls_silent(scene: Scene, times: int, why: str = "exited", **limits: Any) -> Quiet:
+    scene.plays({"one": {"*": [{"write": {"note": "x"}, "signal": PASS}]}})
+    agent = Quiet(scene.services.agent("", ""), times, why)
+    scene.services = replace(
+        scene.services,
+        agent=lambda _name, _model: agent,
+        clock=Clock(),
+        limits=Limits(**limits) if limits else Limits(),
+    )
+    return agent
+
+
+@pytest.mark.promise("agents.one-silence")
+@pytest.mark.parametrize("why", ["idle", "exited"])
+def test_one_stalled_stream_or_empty_answer_costs_no_retry(scene: Scene, why: str) -> None:
+    agent = falls_silent(scene, 1, why)
+    state = scene.run("one", SHORT)
+    assert state.finished and state.used == {} and agent.starts == 4
+    waits = [event for _, event in scene.journal.events("one") if isinstance(event, Waiting)]
+    assert [wait.failure.kind for wait in waits] == [Kind.SILENT]
+    assert state.spending.runs == 4, "what the silent one used counts"
+
+
+@pytest.mark.promise("agents.one-silence")
+@pytest.mark.parametrize("why", ["idle", "exited"])
+def test_the_second_silence_is_judged(scene: Scene, why: str) -> None:
+    agent = falls_silent(scene, 2, why)
+    state = scene.run("one", SHORT)
+    assert state.halt is not None and agent.starts == 2
+
+
+@pytest.mark.promise("agents.one-silence")
+def test_silence_of_a_phase_with_retries_of_its_own_is_judged_at_once(scene: Scene) -> None:
+    agent = falls_silent(scene, 1)
+    state = scene.run("one", flow(PREP, {"name": "alone", "prompt": "p", "role": "solo"}))
+    assert state.finished and agent.starts == 2
+    assert not [event for _, event in scene.journal.events("one") if isinstance(event, Waiting)]
+
+
+@pytest.mark.promise("agents.one-silence")
+def test_whoever_waits_for_nothing_gets_no_second_try(scene: Scene) -> None:
+    agent = falls_silent(scene, 1, wait_seconds=0.0)
+    assert scene.run("one", SHORT).halt is not None and agent.starts == 1

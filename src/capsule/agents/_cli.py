@@ -28,7 +28,7 @@ from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
 from capsule.presets import Preset
 from capsule.settings import AgentOptions, PhaseOptions
-from capsule.system.environment import for_agents
+from capsule.system.environment import for_agents, withheld
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
 from capsule.system.sandbox import Sandbox, fault_of_its_own
@@ -38,6 +38,10 @@ READ_FROM_THE_END = 16 * 1024 * 1024
 STDERR_KEPT = 8192
 _ONE_LINE = 2048
 _LONGEST_SIGNAL = 256 * 1024
+_AT_ONCE = 10.0
+_VERSION_SECONDS = 30.0
+_NOT_FOUND = (126, 127)
+"""Exit codes of a shell or of `env` that could not start a program."""
 UNKNOWN = Usage()
 _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
     "timeout": (
@@ -137,11 +141,12 @@ class CliAgent(ABC):
         yield {}
 
     def check(self) -> None:
-        program = self.program()
-        if not shutil.which(program, path=self.connection.base_env.get("PATH")):
-            raise PrerequisiteMissing(
-                f"The agent `{self.name}` needs `{program}`, which is not installed.", self.how_to_get_it
-            )
+        program, path = self.program(), self.connection.base_env.get("PATH", os.defpath)
+        if shutil.which(program, path=path):
+            return
+        lame = next((file for folder in path.split(os.pathsep) if (file := Path(folder, program)).is_file()), None)
+        fault, hint = ("executable", f"Run `chmod +x {lame}`.") if lame else ("installed", self.how_to_get_it)
+        raise PrerequisiteMissing(f"The agent `{self.name}` needs `{program}`, which is not {fault}.", hint)
 
     def program(self) -> str:
         return self.options.command[0] if self.options.command else self.binary
@@ -169,7 +174,7 @@ class CliAgent(ABC):
         files = Files.of(folder / log.name, self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
-            ended = self._supervised(briefing, files, scratch)
+            ended = self._supervised(self.invocation(briefing), briefing, files, scratch)
             fault = fault_of_its_own(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
             if self.connection.sandbox and fault:  # it failed before the agent started: no answer of the agent's
                 reason = f"The sandbox could not be made: {fault}."
@@ -177,6 +182,7 @@ class CliAgent(ABC):
                 transcript = self.transcript(ended, files, b"", failure)
             else:
                 transcript = self.conclude(ended, files)
+                transcript = replace(transcript, failure=self._broken_install(briefing, files, transcript, scratch))
             if transcript.usage and transcript.usage.tokens_in is None and transcript.usage.tokens_out is None:
                 used = self.recorded_usage(scratch)
                 usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
@@ -184,8 +190,31 @@ class CliAgent(ABC):
         _show_in_worktree(briefing, (files.log, files.printed, files.errors))
         return transcript
 
-    def _supervised(self, briefing: Briefing, files: Files, scratch: Path) -> Ended:
-        invocation = self.invocation(briefing)
+    def _broken_install(
+        self, briefing: Briefing, printed: Files, transcript: Transcript, scratch: Path
+    ) -> Failure | None:
+        """Return the failure of one that ended at once without a word, and whose `--version` fails too."""
+        failure, program = transcript.failure, self.program()
+        spoke = any(tail_of(file, _ONE_LINE).strip() for file in (printed.printed, printed.log))
+        answered = spoke or (briefing.result_path and Path(briefing.result_path).exists())
+        died = transcript.why == "exited" and transcript.exit_code and transcript.seconds < _AT_ONCE
+        silent = not transcript.stderr.strip() or transcript.exit_code in _NOT_FOUND  # then the words are a shell's
+        if not (died and silent) or answered or not program or (failure and failure.kind is not Kind.CRASH):
+            return failure
+        files = Files.of(scratch / "version")
+        asked = replace(briefing, timeout=_VERSION_SECONDS, idle_timeout=0.0)
+        ended = self._supervised(Invocation((program, "--version")), asked, files, scratch)
+        if ended.why == "stopped" or (ended.why == "exited" and exit_code(ended) == 0):
+            return failure
+        said = tail_of(files.errors, _ONE_LINE).decode(errors="replace").strip().splitlines()[-1:]
+        how = f"exits with {exit_code(ended)}" if ended.why == "exited" else f"ends with {ended.why}"
+        reason = (
+            f"The agent `{self.name}` does not run: it exited with {transcript.exit_code} without an answer, "
+            f"and `{program} --version` {how}{f': {said[0]}' if said else ''}."
+        )
+        return Failure(Kind.MISSING, reason, f"Run `{program} --version` until it works. {self.how_to_get_it}")
+
+    def _supervised(self, invocation: Invocation, briefing: Briefing, files: Files, scratch: Path) -> Ended:
         # Of CAPSULE_ variables the agent gets only what the briefing sets.
         inherited = for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
         env = {
@@ -294,7 +323,12 @@ class CliAgent(ABC):
             usage=replace(usage, seconds=ended.seconds),
             leftovers=ended.leftovers,
             detail=ended.detail,
+            withheld=self._withheld() if exit_code(ended) else (),
         )
+
+    def _withheld(self) -> tuple[str, ...]:
+        passes = (*self.passes, *self.connection.allow)
+        return tuple(name for name in withheld(self.connection.base_env, passes) if name not in self.options.env)
 
     def how_it_was_ended(self, ended: Ended) -> Failure | None:
         """Return the failure where we ended the agent, or could not start it."""

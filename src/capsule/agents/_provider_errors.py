@@ -58,16 +58,28 @@ _HINTS: Mapping[Kind, str] = {
     Kind.OVERLOAD: _LATER,
     Kind.CONNECTION: "Check the network, the proxy and the address of the provider.",
 }
-_PAUSE = re.compile(r"(?:try again|retry)(?: in| after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SPAN = r"(\d+(?:\.\d+)?) ?(ms|milli|[smhd])[a-z]*"
+_PAUSE = re.compile(rf"(?:try again|retry)(?: in| after) ((?:{_SPAN}[, and]*)+)", re.IGNORECASE)
+_PART = re.compile(_SPAN, re.IGNORECASE)
+_UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_HEADERS = (("retry-after-ms", 0.001), ("retry-after", 1.0))
 _MOMENT = re.compile(r"try again at (?:(\w{3} \d+)(?:st|nd|rd|th), (\d{4}) )?(\d+:\d\d [AP]M)", re.IGNORECASE)
 
 
 def classify(
-    name: str, said: str, hints: Mapping[Kind, str], *, status: int | None = None, now: datetime | None = None
+    name: str,
+    said: str,
+    hints: Mapping[Kind, str],
+    *,
+    status: int | None = None,
+    headers: Mapping[str, object] | None = None,
+    now: datetime | None = None,
 ) -> Failure:
-    """Turn an agent's error message into a Failure; `hints` are those that only the adapter can give."""
-    kind, pause = kind_of(said, status), _pause(said, now or datetime.now())
+    """Turn an agent's error message into a Failure; `hints` are those that only the adapter can give.
+
+    `headers` are those of the provider's answer, where the CLI hands them on.
+    """
+    kind, pause = kind_of(said, status), _asked_for(headers or {}) or _pause(said, now or datetime.now())
     if kind is Kind.RATE_LIMIT and pause is not None and pause > _LONGEST_WAIT:
         kind = Kind.QUOTA
     waits = pause.total_seconds() if pause is not None and kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) else None
@@ -97,12 +109,22 @@ def kind_of(said: str, status: int | None = None) -> Kind:
     return _STATUSES.get(code) or _CLASSES.get(code // 100, Kind.CRASH)
 
 
+def _asked_for(headers: Mapping[str, object]) -> timedelta | None:
+    """Return how long the headers of an answer ask us to wait; a date is not read."""
+    for name, unit in _HEADERS:
+        value = str(headers.get(name, ""))
+        if re.fullmatch(r"\d{1,9}(\.\d+)?", value):
+            return timedelta(seconds=float(value) * unit)
+    return None
+
+
 def _pause(said: str, now: datetime) -> timedelta | None:
     """Return how long the provider asks us to wait: as a span, or until a moment of local time."""
     span, moment = _PAUSE.search(said), _MOMENT.search(said)
     try:
         if span:
-            return timedelta(seconds=float(span[1]) * _UNITS[span[2].lower()])
+            parts = _PART.findall(span[1].lower())
+            return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
         if not moment:
             return None
         day, year, clock = moment.groups()

@@ -265,7 +265,9 @@ class StreamAgent(CliAgent):
         failure = reading.failure or self.how_it_was_ended(ended)
         if failure is None and ended.why == "exited":
             if code := exit_code(ended):
-                reason = f"The agent `{self.name}` ended with exit code {code}, and did not say why."
+                last = shortened("".join(stderr.strip().splitlines()[-1:]))
+                said = f": {last}" if last else ", and did not say why."
+                reason = f"The agent `{self.name}` exited with {code}{said}"
                 failure = Failure(Kind.CRASH, reason)
             elif not reading.text.strip():
                 failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without a word.")

@@ -151,9 +151,10 @@ def _plugin_of_the_project(cwd: Path) -> str | None:
 def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), Event())
     if last.get("type") == "error":
-        code, message = last.table("error").table("data").count("statusCode"), _said(last)
+        data, message = last.table("error").table("data"), _said(last)
         whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
-        return classify("opencode", whole, _HINTS, status=code)
+        code, headers = data.count("statusCode"), data.table("responseHeaders")
+        return classify("opencode", whole, _HINTS, status=code, headers=headers)
     kind, said = _ENDINGS.get(_part(last).text("reason"), (None, ""))
     if kind:
         return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")

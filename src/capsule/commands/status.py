@@ -217,16 +217,19 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
     pids = running(project, ids)
-    for name, pid in pids.items():
-        sign = MissionStatus.RUNNING.sign
-        yield f"{sign} {name} running{f' (pid {pid})' if pid else ''}: capsule logs {name} -f"
     begun = under_way(project, ids - pids.keys())
-    if not begun:
+    if not (pids or begun):
         return
     from capsule.commands.watching import MissionReader  # noqa: PLC0415 - start-up: most often none is begun
-    from capsule.core.history import NOBODY  # noqa: PLC0415 - start-up
+    from capsule.core.history import NOBODY, Presence  # noqa: PLC0415 - start-up
 
     with MissionReader(project) as reader:
+        for name, pid in pids.items():
+            history, sign = reader.history(name), MissionStatus.RUNNING.sign
+            doing = f"running (pid {pid})" if pid else "running"
+            if history.waiting:
+                sign, doing = MissionStatus.WAITING.sign, clean(history.summary(Presence(pid=pid), "").sentence)
+            yield f"{sign} {name} {doing}: capsule logs {name} -f"
         for name, state in begun.items():
             summary = reader.history(name).summary(NOBODY, "")
             if state.begun or not by_tracker:

@@ -88,6 +88,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     leftovers: int = 0
     detail: str = ""
+    withheld: tuple[str, ...] = ()
+    """Names of the user's variables that it was not given; told where it exited badly."""
 
 
 def fill(template: str, values: Mapping[str, str], *, source: str = "template") -> str:

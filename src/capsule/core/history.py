@@ -49,7 +49,7 @@ from capsule.core.event import (
 from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
-from capsule.core.stamps import seconds_between
+from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.state import MissionState, accept_command, apply, halt_is_accepted
 from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, MissionStatus
 from capsule.core.text import count
@@ -245,7 +245,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     def _while_running(self, pid: int) -> tuple[Condition, MissionStatus, str]:
         at = f" at {self.state.begun.phase}" if self.state.begun else ""
         if self.waiting:
-            words = f"waiting{at} for the agent's provider: {self.waiting.failure.reason}"
+            until = clock_time(self.waiting.at, self.waiting.seconds)
+            words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         who = f"pid {pid}" if pid else "in another container or on another machine"
         return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from capsule.adapters import Agent, TestSite
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, duration, least
+from capsule.core.decide import HALTS, REACTIONS
 from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
 from capsule.core.evidence import Checkpoint
@@ -38,7 +39,11 @@ _ENDINGS = {
 }
 _STALE = "a result file from before this attempt was removed unread"
 _STDERR_SHOWN = 2000
+_LINES_SHOWN = 3
+_NAMES_SHOWN = 8
 _UNLIMITED = Allowance()
+_AFTER_SILENCE = 1.0
+"""Seconds until an agent that fell silent is started once more."""
 _LEAST_USD = 0.0001
 """Less than this no CLI can be told."""
 
@@ -64,7 +69,7 @@ def run_agent(job: Job) -> Report:
         agent=agent.name,
         log=ran.briefing.log,
         usage=ran.transcript.usage,
-        failure=ran.transcript.failure,
+        failure=_cause_of_death(ran, signal) or ran.transcript.failure,
         warnings=(*([_STALE] if stale else []), *_warnings(job, ran.transcript, signal)),
     )
 
@@ -111,11 +116,13 @@ def first_checkpoint(job: Job) -> Checkpoint:
 
 def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
     """Run the agent as often as it takes until there is something to judge."""
-    tries, waited = 0, 0.0
+    tries, waited, once_more = 0, 0.0, _ends_with_an_error(job)
     while True:
         ran = _run_once(job, agent, model)
         transcript, failure = ran.transcript, ran.transcript.failure
         judged = transcript.why != "stopped" and (failure is None or failure.reaction is Reaction.JUDGE)
+        if judged and once_more and (silence := _silence(ran)):
+            failure, judged, once_more = silence, False, False
         if judged and not _stopped_by_its_budget(ran):
             return ran
         if transcript.usage:
@@ -129,8 +136,30 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         if failure.reaction is Reaction.STOP:
             raise AgentUnavailable(failure.reason, failure.hint)
         waited += transcript.seconds  # a try that came to nothing is time lost as well
+        if failure.kind is Kind.SILENT:
+            waited += _wait(job, failure, _AFTER_SILENCE, waited)
+            continue
         waited += _wait(job, failure, pause(tries, failure.resets_in, job.services.clock.chance()), waited)
         tries += 1
+
+
+def _ends_with_an_error(job: Job) -> bool:
+    """Tell whether the mission ends with an error of this phase: then one stalled stream is worth another try."""
+    hasty = job.services.limits.wait_seconds < _AFTER_SILENCE
+    return REACTIONS[job.phase.role][Verdict.ERROR] in HALTS and not hasty
+
+
+def _silence(ran: AgentRun) -> Failure | None:
+    """Return the failure of an agent whose stream stalled, or that ended well and said nothing at all."""
+    transcript, briefing, known = ran.transcript, ran.briefing, ran.transcript.failure
+    if known and known.kind is not Kind.SILENT:
+        return None
+    if transcript.why == "idle":
+        return known or Failure(Kind.SILENT, _ENDINGS["idle"].format(seconds=transcript.seconds))
+    answered = transcript.text.strip() or (briefing.result_path and Path(briefing.result_path).exists())
+    if transcript.why != "exited" or transcript.exit_code != 0 or answered:
+        return None
+    return known or Failure(Kind.SILENT, "The agent ended without a word")
 
 
 def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
@@ -201,21 +230,23 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
     given = transcript.text if isinstance(written, str) or written is None else written
     signal = read_result(given, job.state.item.id, job.phase.name)
     if signal.synthetic:
-        return no_result(_why_nothing(signal.feedback, written, transcript))
+        wrong, failure = damage(written) if isinstance(written, bytes) else written, transcript.failure
+        fault = f"{failure.reason} ({signal.feedback})" if failure else signal.feedback
+        return no_result(_why_nothing(f"{fault}: the result file is {wrong}" if wrong else fault, transcript))
     failure = transcript.failure
     claims_success = signal.verdict in (Verdict.PASS, Verdict.MORE)
     # A valid result outweighs an exit code; it does not outweigh the CLI's own word that the work was not done.
     return no_result(failure.reason) if failure and failure.kind is not Kind.CRASH and claims_success else signal
 
 
-def _why_nothing(fault: str, written: bytes | str | None, transcript: Transcript) -> str:
+def _why_nothing(fault: str, transcript: Transcript) -> str:
     """Say what is wrong with the answer, how the agent ended, and the last of its stderr."""
-    fault = f"{transcript.failure.reason} ({fault})" if transcript.failure else fault
-    wrong = damage(written) if isinstance(written, bytes) else written
-    about = f"{fault}: the result file is {wrong}" if wrong else fault
-    ended = f"; the agent exited with {transcript.exit_code}" if transcript.exit_code else ""
     complaint = transcript.stderr.decode(errors="replace").strip()[-_STDERR_SHOWN:]
-    return f"{about}{ended}" + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")
+    if not transcript.exit_code:
+        return fault + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")
+    last = f": {one_line(complaint.splitlines()[-1])}" if complaint else ""
+    ended = f"{fault}; the agent exited with {transcript.exit_code}{last}"
+    return ended + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")
 
 
 def signal_of(transcript: Transcript) -> Signal:
@@ -228,7 +259,27 @@ def signal_of(transcript: Transcript) -> Signal:
         return replace(error_signal(failure.reason), summary=f"The agent failed: {failure.kind.value}")
     if signal.verdict is Verdict.PASS and transcript.exit_code != 0:
         return error_signal(f"Agent exited with {transcript.exit_code}")
-    return signal
+    return error_signal(_why_nothing(signal.feedback, transcript)) if signal.synthetic else signal
+
+
+def _cause_of_death(ran: AgentRun, signal: Signal) -> Failure | None:
+    """Say of an agent that exited badly and gave no answer what helps to find out why."""
+    transcript, briefing = ran.transcript, ran.briefing
+    if not (signal.synthetic and transcript.exit_code and transcript.why == "exited"):
+        return None
+    known = transcript.failure or Failure(Kind.CRASH, one_line(signal.feedback.partition("\n")[0]))
+    printed, log = transcript.stderr.decode(errors="replace"), Path(briefing.log)
+    lines = [one_line(line) for line in printed.splitlines() if line.strip()]
+    hint = [known.hint] if known.hint else []
+    hint += [f"Its stderr ends with: {' / '.join(lines[-_LINES_SHOWN:])}."] if lines else []
+    hint.append(f"Its log: {Path(briefing.keep) / log.name if briefing.keep else log}.")
+    named = [name for name in transcript.withheld if name in printed]
+    kept = list(dict.fromkeys((*named, *transcript.withheld)))
+    if kept:
+        more = f" and {len(kept) - _NAMES_SHOWN} more" if len(kept) > _NAMES_SHOWN else ""
+        listed = ", ".join(kept[:_NAMES_SHOWN])
+        hint.append(f"Not given to it: {listed}{more}; environment.allow passes variables on.")
+    return replace(known, hint=" ".join(hint))
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from capsule.core.budget import duration
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.proven import proof_of
-from capsule.core.text import count
+from capsule.core.text import count, sentence
 from capsule.reports import words
 from capsule.reports.facts import places
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
@@ -89,7 +89,7 @@ def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
         yield style.paint(TONES[words.look_of(attempt).tone], _row(row, widths))
         failure = attempt.ended.outcome.failure if attempt.ended else None
         if failure:
-            yield from wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
+            yield from wrapped(f"{failure.kind.value}: {sentence(failure.reason)} {failure.hint}", width, "  ")
         for piece in attempt.evidence:
             yield from words.evidence_lines(piece, style, width, "  ")
             for line in words.proof(piece, _PROOF_LINES).splitlines():

@@ -37,12 +37,20 @@ _TOOLCHAINS = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG*", "CMAKE_*"),
     *("MAKEFLAGS", "CCACHE_*", "SCCACHE_*", "CUDA_*", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET"),
 )
+_OF_A_SHELL = ("_", "PWD", "OLDPWD", "SHLVL", "LS_COLORS")
 _KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
 
 
 def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
     """Return variables known to be needed and harmless, and those that `passes` names (AWS_* is a pattern)."""
     return _chosen(env, tuple(passes), _KNOWN)
+
+
+def withheld(env: Mapping[str, str], passes: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of variables that agents are not given, those that look like a secret first."""
+    given = for_agents(env, passes)
+    kept = [name for name in env if name not in given and not name.startswith(OURS) and name not in _OF_A_SHELL]
+    return tuple(sorted(kept, key=lambda name: (not is_secret(name, env[name]), name)))
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:

@@ -1,0 +1,87 @@
+"""Agents that die without an answer: their cause is shown, and a broken install burns no item."""
+
+from __future__ import annotations
+
+import pytest
+
+from .backlog_project import BacklogProject
+
+DEAD = """\
+#!/bin/sh
+[ "$1" = --version ] && exit 0
+echo "TINY_TOKEN is not set" >&2
+echo "cannot find libfoo" >&2
+exit 3
+"""
+
+
+def an_agent(project: BacklogProject, script: str, mode: int = 0o755) -> None:
+    """A script in the project that no commit has: a worktree lacks it."""
+    exclude = project.path / ".git" / "info" / "exclude"
+    exclude.write_text(f"{exclude.read_text()}agent.sh\n")
+    file = project.path / "agent.sh"
+    file.write_text(script)
+    file.chmod(mode)
+
+
+@pytest.mark.promise("agents.cause-of-death")
+def test_a_dead_agents_cause_is_shown(a_backlog: BacklogProject) -> None:
+    an_agent(a_backlog, DEAD)
+    a_backlog.add()
+    said = a_backlog.run("--agent", "./agent.sh", "--max-retries", "0", TINY_TOKEN="abcdefgh")
+    assert said.code == 1
+    cause = "No result JSON found; the agent exited with 3: cannot find libfoo"
+    assert cause in a_backlog.item().blocked.reason  # type: ignore[union-attr]
+    for words in (said.err, a_backlog.say("show", "WRK-001").out):
+        shown = " ".join(words.split())
+        assert "Its stderr ends with: TINY_TOKEN is not set / cannot find libfoo." in shown
+        assert "/.capsule/missions/WRK-001/outputs/triage-" in shown.partition("Its log: ")[2]
+        assert "Not given to it: TINY_TOKEN" in shown and "environment.allow" in shown
+        assert "abcdefgh" not in shown
+
+
+@pytest.mark.promise("agents.cause-of-death")
+def test_what_helps_the_user_is_in_no_commit(a_backlog: BacklogProject) -> None:
+    an_agent(a_backlog, DEAD)
+    a_backlog.add()
+    a_backlog.run("--agent", "./agent.sh", "--max-retries", "0", TINY_TOKEN="abcdefgh")
+    assert str(a_backlog.path) not in a_backlog.git("log", "-p", "HEAD~1..HEAD")
+    assert "Not given to it" not in a_backlog.git("log", "-p", "--all")
+
+
+@pytest.mark.promise("agents.by-path")
+def test_an_agent_that_is_not_executable_is_called_that(a_backlog: BacklogProject) -> None:
+    an_agent(a_backlog, DEAD, 0o644)
+    a_backlog.add()
+    said = a_backlog.run("--agent", "./agent.sh")
+    assert said.code == 2
+    assert "which is not executable" in said.err and f"chmod +x {a_backlog.path}/agent.sh" in said.err
+
+
+@pytest.mark.promise("agents.by-path")
+def test_a_command_relative_to_the_project_works_from_a_worktree(a_backlog: BacklogProject) -> None:
+    a_backlog.settings('agents: {tiny: {command: ["./agent.sh"]}}')
+    an_agent(a_backlog, DEAD)
+    a_backlog.add()
+    said = a_backlog.run("--agent", "tiny", "--max-retries", "0")
+    assert said.code == 1 and "cannot find libfoo" in said.err
+
+
+@pytest.mark.promise("agents.broken-install")
+@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/usr/bin/env no-such-interpreter\n"])
+def test_a_broken_install_stops_the_run_before_items_are_burnt(a_backlog: BacklogProject, script: str) -> None:
+    an_agent(a_backlog, script)
+    a_backlog.add()
+    a_backlog.add("Another")
+    said = a_backlog.run("--agent", "./agent.sh")
+    assert said.code == 2
+    assert "does not run" in said.err and "agent.sh --version` until it works" in said.err
+    assert [a_backlog.item(name).status.value for name in ("WRK-001", "WRK-002")] == ["new", "new"]
+
+
+@pytest.mark.promise("agents.broken-install")
+def test_one_that_dies_silently_and_knows_its_version_is_judged(a_backlog: BacklogProject) -> None:
+    an_agent(a_backlog, '#!/bin/sh\n[ "$1" = --version ] || exit 1\n')
+    a_backlog.add()
+    assert a_backlog.run("--agent", "./agent.sh", "--max-retries", "0").code == 1
+    assert a_backlog.item().status.value == "blocked"
