@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from .conftest import ITEM, Project, assert_clear, honest, nothing_changes, said
+from .conftest import ITEM, Project, assert_clear, bead, honest, nothing_changes, said
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +69,37 @@ def test_a_conflict_settled_by_hand_is_merged(a_conflict: Project) -> None:
     answer = a_conflict.capsule("merge", ITEM)
     assert answer.code == 0, answer
     assert a_conflict.answer() == "42"
+
+
+@pytest.mark.promise("merge.by-hand")
+@pytest.mark.parametrize("words", [("merge", ITEM), ("run", ITEM)], ids=["merge", "run"])
+@pytest.mark.parametrize("told", [True, False], ids=["told by the tracker", "as it was"])
+def test_a_conflict_is_settled_by_hand_also_where_main_changed_artefacts(
+    a_conflict: Project, words: tuple[str, ...], told: bool
+) -> None:
+    """`git merge main` brings along what no mission delivers: the tracker's file, notes of Capsule, a worklog."""
+    a_conflict.play(honest(merge=[said("PASS")]))
+    if not told:
+        a_conflict.git("checkout", "-q", "--", ".beads")
+    a_conflict.beads.write_text(a_conflict.beads.read_text() + json.dumps(bead(id="demo-2", title="More")) + "\n")
+    a_conflict.write("worklog.md", "of somebody else\n")
+    a_conflict.write(".capsule/prompts/notes.md", "ours\n")
+    a_conflict.git("add", "-f", ".beads", "worklog.md", ".capsule/prompts/notes.md")
+    a_conflict.git("commit", "-q", "-m", "colleague: artefacts")
+    where = a_conflict.worktree
+    (where / "worklog.md").rename(where / "worklog.old")
+    with pytest.raises(AssertionError, match="git merge"):
+        a_conflict.git("merge", "-q", "main", cwd=where)
+    (where / "worklog.old").rename(where / "worklog.md")
+    (where / "answer").write_text("42\n")
+    a_conflict.git("add", "answer", cwd=where)
+    a_conflict.git("commit", "-q", "-m", "settled", cwd=where)
+    answer = a_conflict.capsule(*words)
+    assert answer.code == 0, answer
+    assert a_conflict.answer() == "42"
+    assert a_conflict.git("show", "main:worklog.md") == "of somebody else"
+    assert '"demo-2"' in a_conflict.git("show", "main:.beads/issues.jsonl")
+    assert a_conflict.git("show", "main:.capsule/prompts/notes.md") == "ours"
 
 
 def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:

@@ -86,6 +86,17 @@ def test_the_item_can_be_run_again_from_the_start(with_a_draft: Project, command
     assert with_a_draft.answer() == "42"
 
 
+@pytest.mark.promise("commands.free-again")
+@pytest.mark.parametrize("command", ["abort", "clean"])
+def test_the_item_is_free_for_the_queue_again(with_a_draft: Project, command: str) -> None:
+    assert with_a_draft.capsule(command, ITEM).code == 0
+    with_a_draft.play(honest())
+    assert f"{ITEM}  would run" in with_a_draft.capsule("run", "--dry-run").out
+    answer = with_a_draft.capsule("run")
+    assert answer.code == 0, answer
+    assert with_a_draft.answer() == "42"
+
+
 @pytest.mark.parametrize("command", ["abort", "clean"])
 def test_an_unknown_mission_is_named(a_project: Project, command: str) -> None:
     with nothing_changes(a_project):

@@ -56,6 +56,18 @@ def test_work_that_is_not_signed_off_is_refused(prepared: Project, text: str) ->
     assert_clear(answer, 1, f"{ITEM} is not signed off", f"capsule run {ITEM}")
 
 
+@pytest.mark.promise("commands.merge-without-worklog")
+@pytest.mark.parametrize("text", [None, ""], ids=["gone", "empty"])
+def test_a_missing_worklog_is_named(prepared: Project, text: str | None) -> None:
+    worklog = prepared.worktree / "worklog.md"
+    worklog.unlink()
+    if text is not None:
+        worklog.write_text(text)
+    with nothing_changes(prepared):
+        answer = prepared.capsule("merge", ITEM)
+    assert_clear(answer, 1, f"{ITEM} is not signed off: its worktree has no worklog.md", f"capsule run {ITEM}")
+
+
 def test_a_mission_under_way_is_judged_by_its_journal_alone(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "worklog.md").write_text(SIGNED)
     main = a_halted_mission.head("main")

@@ -386,3 +386,38 @@ def test_a_phase_that_is_mistyped_in_the_settings_is_named(a_project: Project) -
     assert answer.code == 0
     assert "there is no phase 'test-writre'. Did you mean test-writer?" in said
     assert "'prd'" not in said
+
+
+FAULTY = {
+    "a name that means nothing": (
+        b"Merge {{TASK_NAME}}. {{SIGNAL_CONTRACT}}\n",
+        "uses {{TASK_NAME}}, which has no meaning",
+    ),
+    "not text": (b"Merge \xff\xfe\n", "is not UTF-8"),
+}
+
+
+@pytest.mark.promise("workflows.prompts-first")
+@pytest.mark.parametrize(("prompt", "cause"), FAULTY.values(), ids=FAULTY.keys())
+@pytest.mark.parametrize("words", [("run", ITEM), ("run",)], ids=["item", "queue"])
+def test_a_faulty_prompt_is_found_before_an_agent_is_paid(
+    a_project: Project, words: tuple[str, ...], prompt: bytes, cause: str
+) -> None:
+    file = a_project.path / ".capsule/prompts/tdd/merge.md"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(prompt)
+    a_project.git("add", "-f", ".capsule/prompts")
+    a_project.git("commit", "-q", "-m", "prompts")
+    answer = a_project.capsule(*words)
+    assert answer.code == 2, answer
+    assert cause in answer.err
+    assert a_project.walked() == []
+    found = json.loads(a_project.capsule("doctor", "--no-tests", "--json").out)["checks"]
+    wrong = next(check for check in found if check["name"] == "workflow tdd")
+    assert (wrong["state"], cause in wrong["found"]) == ("wrong", True)
+
+
+@pytest.mark.promise("workflows.leftover-notes")
+def test_the_sign_off_looks_for_leftover_notes(a_project: Project) -> None:
+    told = a_project.say("run", ITEM, "--dry-run").out.partition("=== sign-off")[2].partition("\n=== ")[0]
+    assert all(f"`{note}`" in told for note in ("TODO", "FIXME", "XXX"))

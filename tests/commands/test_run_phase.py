@@ -218,3 +218,15 @@ def test_a_link_in_the_output_folders_place_is_not_followed(claude: Claude, a_pl
     assert claude.run("execute", str(a_place)).code == 0
     assert not list(elsewhere.iterdir())
     assert (a_place / ".capsule" / "output").is_dir()
+
+
+@pytest.mark.promise("workflows.same-names")
+def test_a_prompt_may_use_the_names_that_it_has_in_a_run(a_project: Project, a_place: Path) -> None:
+    names = ("ITEM_ID", "ITEM_TITLE", "ITEM_DESCRIPTION", "PHASE", "TEST_COMMAND", "DEPTH", "PREVIOUS_SUMMARY")
+    text = " ".join(f"{name}={{{{{name}}}}}" for name in names)
+    a_project.write(".capsule/prompts/mine.md", f"{text}\n{{{{SIGNAL_CONTRACT}}}}\n")
+    words = ("run-phase", "mine", str(a_place), "--dry-run", "--project-dir", str(a_project.path))
+    answer = a_project.capsule(*words, env={"CAPSULE_ITEM": "demo-7"})
+    assert answer.code == 0, answer
+    assert "ITEM_ID=demo-7 ITEM_TITLE=demo-7" in answer.out
+    assert "PHASE=mine" in answer.out

@@ -301,3 +301,15 @@ def test_without_a_test_command_everything_is_called_unverified(scene: Scene) ->
     assert scene.run("one", "tdd", test="").finished
     pieces = [piece for event in scene.ended("one") for piece in event.outcome.evidence]
     assert {p.standing for p in pieces if p.check in ("green", "red", "gate")} == {EvidenceStatus.UNVERIFIED}
+
+
+@pytest.mark.promise("evidence.wrote-nothing")
+def test_an_agent_that_wrote_nothing_has_not_found_it_done(scene: Scene) -> None:
+    scene.plays(story(test_writer=[{"signal": PASS}]))
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert "seems already done" not in state.halt.reason
+    assert state.halt.reason.startswith("no test was written")
+    judged = {piece.check: piece for piece in scene.ended("one")[-1].outcome.evidence}
+    assert judged["only-tests"].standing is not EvidenceStatus.CONFIRMED
+    assert judged["only-tests"].observed == "nothing differs"

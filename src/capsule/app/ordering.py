@@ -31,7 +31,7 @@ def queued(
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}
     halted = {}
     for name, state in states.items():
-        if state.halt and name not in resumed:
+        if state.halt and state.under_way and name not in resumed:
             word = "needs you" if state.halt.move is Move.PARK else "failed"
             why = f"{state.halt.phase}: {state.halt.reason} (`capsule run {name}` resumes it)"
             halted[name] = f"its mission {word} at {why}"

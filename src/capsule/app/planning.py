@@ -19,7 +19,7 @@ from capsule.core.item import Status
 from capsule.core.state import MissionState, Step, agent_for, apply
 from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
-from capsule.engine.brief import brief
+from capsule.engine.brief import brief, check_prompts
 from capsule.engine.job import Job, only_to_be_closed
 from capsule.project import Project
 from capsule.reports.live import FanOut
@@ -203,7 +203,8 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
 
 
 def check_agents(plan: MissionPlan, services: Services) -> None:
-    """Check every agent that the workflow may call before the first is paid."""
+    """Check every agent that the workflow may call, and every prompt, before the first is paid."""
+    check_prompts(services.words, _expected_state(plan), skills=services.skills)
     for phase in plan.order.workflow.phases:
         if phase.prompt:
             services.agent(phase.agent, phase.model).check()
@@ -217,14 +218,20 @@ def exclude_our_files(plan: MissionPlan) -> None:
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 
 
-def preview(plan: MissionPlan, model: str) -> Iterator[str]:
-    """Describe the prompts, commands and gate of a mission, as lines; nothing is done."""
+def _expected_state(plan: MissionPlan) -> MissionState:
+    """Return the mission as it is under way, or as it would be right after its start."""
     order = plan.order
     event = MissionStarted(
         at="", mission=order.mission, item=order.item, workflow=order.workflow, base=order.base, into=order.into,
         policy=order.policy, lineage=order.lineage,
     )  # fmt: skip
-    state = plan.state if plan.state.under_way else apply(MissionState(), event)
+    return plan.state if plan.state.under_way else apply(MissionState(), event)
+
+
+def preview(plan: MissionPlan, model: str) -> Iterator[str]:
+    """Describe the prompts, commands and gate of a mission, as lines; nothing is done."""
+    order = plan.order
+    state = _expected_state(plan)
     yield f"{order.mission}: {' '.join(order.item.title.split())}"
     yield f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}"
     yield f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}"

@@ -165,8 +165,11 @@ def _check_signed_off(plan: MissionPlan, services: Services) -> None:
     last = _last_review(workflow)
     if plan.state.runs and plan.state.under_way:
         passed = last in plan.state.approved
+    elif not (worklog := place.worklog().strip()):
+        message = f"{mission} is not signed off: its worktree has no worklog.md, or an empty one."
+        raise Refused(message, f"Bring it back with its sign-off, or go on with `capsule run {mission}`.")
     else:
-        passed = signed_off(place.worklog(), section_of(workflow, last))
+        passed = signed_off(worklog, section_of(workflow, last))
     if not passed:
         raise Refused(f"{mission} is not signed off: {last} has not passed.", f"Go on with `capsule run {mission}`.")
 

@@ -47,9 +47,11 @@ from capsule.core.event import Policy
 from capsule.core.evidence import Colour
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
+from capsule.core.state import MissionState
 from capsule.core.test_report import TestReport
 from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.workflow import EXAM, Workflow
+from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
 from capsule.project import GET_BD, Project
@@ -380,6 +382,7 @@ def _workflows(context: _Context) -> Iterator[Finding]:
         try:
             workflow = context.words.workflow(name)
             check_names(workflow)
+            check_prompts(context.words, MissionState(workflow=workflow), skills=True)
         except CapsuleError as fault:
             yield Finding(f"workflow {name}", "wrong", fault.message, fault.hint)
         else:

@@ -18,10 +18,14 @@ from pathlib import Path
 
 from capsule.catalog import Catalog
 from capsule.commands.arguments import agent_options
-from capsule.core.briefing import Briefing, SandboxPaths, compose
+from capsule.core.briefing import Briefing, SandboxPaths, prompt_values
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.failure import Reaction
+from capsule.core.item import Item
 from capsule.core.signal import Signal, error_signal, signal_json
+from capsule.core.state import MissionState
+from capsule.core.workflow import Contract, Phase, Workflow
+from capsule.engine.brief import fill_prompt
 from capsule.engine.work import signal_of
 from capsule.project import redactor_of
 from capsule.settings import Settings, load_settings
@@ -107,10 +111,12 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Sett
     execution, item = settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
     git = _git_around(place)  # the agent can commit: without a mission nobody could import its commits
     stamp = re.sub(r"\D", "", SystemClock().now())
-    values = {"SIGNAL_CONTRACT": words.part("signal").strip(), "EARLIER_WORK": ""}
-    prompt = compose(
-        words.prompt(args.phase, args.workflow), values, words.part("feedback"), args.feedback, source=args.phase
-    )
+    phase = Phase(name=args.phase, prompt=args.phase)
+    contract = words.workflow(args.workflow).contract if args.workflow in words.names("workflow") else Contract.SIGNAL
+    workflow = Workflow(name=args.workflow, phases=(phase,), contract=contract)
+    state = MissionState(item=Item(id=item, title=item), workflow=workflow)
+    values = prompt_values(state, phase.name, "")
+    prompt = fill_prompt(words, state, phase, values, args.feedback, source=args.phase)
     return Briefing(
         mission="",
         item=item,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from capsule.adapters import Words
 from capsule.core.briefing import Briefing, compose, fenced, fitting, prompt_values, with_parts
 from capsule.core.documents import own_documents
-from capsule.core.workflow import EXAM, Contract
+from capsule.core.state import MissionState
+from capsule.core.workflow import EXAM, Contract, Phase
 from capsule.engine.job import Job, commit_message, passed
 from capsule.engine.mutants import signatures_of
 from capsule.engine.verification import Verification
@@ -42,24 +47,41 @@ def log_name(phase: str, at: str, run: int, pid: int) -> str:
 
 def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     words, state, phase = job.services.words, job.state, job.phase
-    inline = state.workflow.prompts.get(phase.prompt)
-    text = inline if inline is not None else words.prompt(phase.prompt)
     values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.services.skills)
     if phase.writes == EXAM and not dry:
         values["SIGNATURES"] = fenced(_signatures(job))
-    heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
-    contract = ("signal", "discovered") if heard else ("signal",)
-    values["SIGNAL_CONTRACT"] = "\n\n".join(words.part(name).strip() for name in contract)
-    if answers_by_file(job):
-        parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
-        if "{{TEMPLATE}}" in text:
-            parts["TEMPLATE"] = words.template(phase.form)
-        values = with_parts(values, parts)
     feedback = state.feedback.get(phase.name, "")
     if feedback and not dry:
         full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
-    return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
+    return fill_prompt(words, state, phase, values, feedback)
+
+
+def fill_prompt(
+    words: Words, state: MissionState, phase: Phase, values: Mapping[str, str], feedback: str = "", *, source: str = ""
+) -> str:
+    """Return the text of a phase's prompt: its own words, the parts that every prompt may use, and feedback."""
+    inline = state.workflow.prompts.get(phase.prompt)
+    text = inline if inline is not None else words.prompt(phase.prompt, state.workflow.name)
+    heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
+    contract = ("signal", "discovered") if heard else ("signal",)
+    values = {**values, "SIGNAL_CONTRACT": "\n\n".join(words.part(name).strip() for name in contract)}
+    if state.workflow.contract is Contract.RESULT:
+        parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
+        if "{{TEMPLATE}}" in text:
+            parts["TEMPLATE"] = words.template(phase.form)
+        values = with_parts(values, parts)
+    return compose(text, values, words.part("feedback"), feedback, source=source or f"prompt {phase.prompt!r}")
+
+
+def check_prompts(words: Words, state: MissionState, *, skills: bool, seen: frozenset[str] = frozenset()) -> None:
+    """Fill in every prompt of a mission's workflow, and of those that it starts; SettingsError where one cannot be."""
+    for phase in state.workflow.phases:
+        if phase.prompt:
+            fill_prompt(words, state, phase, prompt_values(state, phase.name, "", skills=skills), "feedback")
+        if phase.workflow and phase.workflow not in seen:
+            part = replace(state, workflow=words.workflow(phase.workflow))
+            check_prompts(words, part, skills=skills, seen=seen | {phase.workflow})
 
 
 def _signatures(job: Job) -> str:

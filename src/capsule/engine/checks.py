@@ -240,7 +240,7 @@ _KEEP = "Leave tests as they are that pass: put these back, and add new ones bes
 @_check("red", "the new tests fail, because the code is missing", runs=True)
 def _red(claim: Verification) -> Evidence:
     """A new test fails by name, and every test of the base is unharmed. Nothing red twice stops the item as “seems
-    already done”."""
+    already done”, or as “no test was written” where nothing differs."""
     if not claim.state.policy.test:
         changes = claim.changes(claim.state.base)
         if changes and all(is_document(change.path) for change in changes):
@@ -276,7 +276,8 @@ def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
         return replace(piece, patience=1, instead=f"the tests were not mended: {piece.observed}")
     offer = other_kinds(claim.state)
     offered = f"; nothing to make red: {offer}" if offer else ""
-    return replace(piece, patience=1, instead=f"seems already done{offered}")
+    found = "seems already done" if claim.changes(claim.state.base) else "no test was written"
+    return replace(piece, patience=1, instead=f"{found}{offered}")
 
 
 def _mended(claim: Verification) -> Evidence:
@@ -614,8 +615,11 @@ def _only_tests(claim: Verification) -> Evidence | None:
     """Only test files differ from the base, and what tests need: their data, helpers and dependencies. Where tests are
     mended, from the tree that was judged."""
     since = claim.kept() or claim.state.base
+    changes = claim.changes(since)
+    if not changes:
+        return _evidence("nothing differs", False, "Write the tests that the task needs.")
     judges = claim.judges(since)
-    others = [change for change in claim.changes(since) if not judges.is_for_tests(change.path)]
+    others = [change for change in changes if not judges.is_for_tests(change.path)]
     if claim.state.policy.first_tests:  # without a manifest there is nothing to run them with
         others = [change for change in others if not is_manifest(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"

@@ -50,7 +50,8 @@ class GitTrunk:
                 f"{self.branch} was rewritten: it no longer holds {base[:12]}, which the work started from.",
                 "Rebuild the work on it: run with --rebase",
             )
-        work = self._without_artefacts(tip, base)
+        met = self._git.merge_base(tip, onto)  # newer than the base where somebody merged this branch into the work
+        work = self._without_artefacts(tip, met if met and self._git.is_ancestor(base, met) else base)
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
