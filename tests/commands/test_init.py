@@ -196,6 +196,24 @@ def test_init_without_a_commit_only_makes_the_files(a_lived_in_repository: Backl
     assert "BACKLOG.yaml" in project.status()
 
 
+@pytest.mark.promise("004-commands.init-uncommitted")
+@pytest.mark.parametrize("words", [("init",), ("init", "--no-commit")])
+def test_init_names_what_is_uncommitted_also_the_second_time(
+    an_empty_repository: BacklogProject, words: tuple[str, ...]
+) -> None:
+    project = an_empty_repository
+    project.write("mine", "not committed yet\n")
+    named = "uncommitted: .capsule/config.yaml, .gitignore, BACKLOG.yaml\n"
+    helps = "git add .capsule/config.yaml .gitignore BACKLOG.yaml"
+    for _ in range(2):
+        answer = project.say(*words)
+        assert answer.code == 0
+        assert f"{named}  {helps} && git commit\n" in answer.out
+    project.git(*helps.split()[1:])
+    project.git("commit", "-q", "-m", "A backlog")
+    assert "uncommitted" not in project.say(*words).out
+
+
 @pytest.mark.promise("004-follow-ups.init")
 def test_init_says_which_skills_are_missing(a_lived_in_repository: BacklogProject) -> None:
     project = a_lived_in_repository

@@ -21,7 +21,7 @@ import pytest
 import capsule.tui
 from capsule.commands.web import CannotServe, listen
 from capsule.tui.admission import Answer, Asked, Keys, Served, judge, names_of
-from capsule.tui.web import MOST_TABS
+from capsule.tui.web import MOST_TABS, PATIENCE
 
 from ..conftest import Repo
 from ..costs import LONG, eventually
@@ -59,6 +59,7 @@ import sys
 from capsule.commands.web import serve_command
 serve_command(sys.argv[2:], title="<a>", host=sys.argv[1], port=0)
 """
+_IMPATIENT = f"from capsule.tui import web\nweb.PATIENCE = 1.0\n{_SERVE}"
 _PID = re.compile(r"I am (\d+)")
 
 Got = TypeVar("Got")
@@ -494,3 +495,17 @@ def test_what_is_started_from_a_tab_is_not_told_how_that_is_drawn(killed: Killed
 def test_the_token_is_in_no_command_line_and_no_environment(killed: Killed) -> None:
     _, _, readable, token = killed
     assert not [text for text in readable if token in text]
+
+
+@pytest.mark.promise("screens.slow-visitors")
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
+def test_a_visitor_that_never_ends_its_request_is_closed(tmp_path: Path, sent: bytes) -> None:
+    command = [sys.executable, "-P", "-c", _IMPATIENT, "127.0.0.1", sys.executable, "-S", "-E", "-c", _TALKER]
+    with _started(command, tmp_path) as server, socket.create_connection(("127.0.0.1", server.port), LONG) as slow:
+        slow.sendall(sent)
+        assert slow.recv(1024) == b""
+        assert server.get(f"/?token={server.token}")[0].status == 200
+
+
+def test_a_visitor_has_some_seconds_for_its_request() -> None:
+    assert 5 <= PATIENCE <= 60

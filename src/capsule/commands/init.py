@@ -2,7 +2,7 @@
 
 It makes BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in .capsule/config.yaml, and lines in
 .gitignore for what should not be committed. Existing files are left as they are, so it is safe to repeat. The new files
-are committed, unless the tree has other uncommitted changes.
+are committed, unless the tree has other uncommitted changes; those that are not committed are named.
 
   capsule init
   capsule init --prefix APP           ids will be APP-001, APP-002, ...
@@ -33,6 +33,7 @@ from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import new_backlog_file
 from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.state_store import GitStateStore, Rewrite
 
 BACKLOG = "BACKLOG.yaml"
@@ -102,6 +103,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"committed as {commit[:12]}")
     elif new and not args.no_commit:
         print(f"not committed: {obstacle}", file=sys.stderr)
+    if left := [path for path in dirty_paths(project.git) if path in wanted]:
+        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        print(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
+        print(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
     if maybe := _maybe_wanted(project):
         print(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
@@ -189,6 +194,11 @@ def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[s
         yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
         yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+
+
+def _committable(path: str) -> str:
+    """Return what to name to git for one of our files: of the prompts, their folder."""
+    return ".capsule/prompts" if path.startswith(".capsule/prompts/") else path
 
 
 def _maybe_wanted(project: Project) -> list[str]:

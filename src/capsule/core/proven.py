@@ -14,7 +14,7 @@ import msgspec
 from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart, refuted
 from capsule.core.history import MissionHistory
 from capsule.core.signal import Verdict
-from capsule.core.text import count
+from capsule.core.text import count, one_line
 from capsule.core.workflow import Role
 
 _SILENT: Mapping[str, tuple[str, str]] = {
@@ -98,6 +98,20 @@ def proof_of(history: MissionHistory) -> Proof:
         survivors=broken.survivors if broken else (),
         not_covered=not_covered,
     )
+
+
+def trailers_of(history: MissionHistory) -> list[str]:
+    """Say in trailers of a commit what made it: the mission, its agents with their models, what was proven."""
+    proof = proof_of(history)
+    reviewed = (REVIEWED,) if proof.reviews else ()
+    paid = [attempt for attempt in history.attempts if attempt.ended and attempt.agent]
+    agents = {f"{each.agent} ({each.model})" if each.model else each.agent: "" for each in paid}
+    values = {
+        "Mission": [history.state.mission],
+        "Agents": [*agents],
+        "Proven": [*proof.proven, *proof.gaps, *reviewed],
+    }
+    return [f"Capsule-{name}: {one_line(', '.join(said))}" for name, said in values.items() if said]
 
 
 def words_of(evidence: Iterable[Evidence]) -> dict[str, str]:

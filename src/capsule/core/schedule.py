@@ -117,7 +117,8 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
         before = {}
         for name, item in self.known.items():
             held = (other for other in item.holds if other in self.known)
-            before[name] = [*(other for other, _ in self._unfinished(item)), *held]
+            if needs := [*(other for other, _ in self._unfinished(item)), *held]:
+                before[name] = needs
         sorter, finished = TopologicalSorter(before), set[str]()
         with suppress(CycleError):  # it then hands out everything that waits for no cycle
             sorter.prepare()

@@ -25,8 +25,10 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus
 from capsule.core.exam import joining
+from capsule.core.history import read_mission
 from capsule.core.item import NewItem, Status, same_words
 from capsule.core.ledger import MOST_FOLLOW_UPS, archived
+from capsule.core.proven import trailers_of
 from capsule.core.signal import FollowUp, Verdict
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
@@ -109,9 +111,7 @@ def publish(job: Job) -> Report:
 def _merge(job: Job, trunk: Trunk) -> Report:
     """Merge; where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
     at, state = job.services.clock.now(), job.state
-    message = f"Merge {commit_message(state.item.id, state.item.title)}"
-    if state.parent:
-        message += f"\n\nCapsule-Step: {job.mission}/{job.step.key}\n"
+    message = _merge_message(job)
     draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
     for _ in range(_MOST_ROUNDS):
         candidate = trunk.propose(job.place.head(), state.base, message, draft)
@@ -133,6 +133,16 @@ def _merge(job: Job, trunk: Trunk) -> Report:
         if report.signal.verdict is Verdict.PASS:
             return replace(report, facts={**report.facts, **({ARCHIVED_AT: at} if draft else {})})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+
+
+def _merge_message(job: Job) -> str:
+    """Name the item; trailers say what made the merge, so that `git log` can be asked."""
+    state, events = job.state, job.services.journal.events(job.mission)
+    trailers = trailers_of(read_mission(event for _, event in events))
+    if state.parent:
+        trailers.append(f"Capsule-Step: {job.mission}/{job.step.key}")
+    rows = "\n".join(trailers)
+    return job.services.redact(f"Merge {commit_message(state.item.id, state.item.title)}\n\n{rows}\n")
 
 
 def _in_the_way(job: Job, edited: Overlap) -> str:

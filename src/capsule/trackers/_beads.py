@@ -76,7 +76,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
     """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
     theirs = text_of(bead, "assignee").strip()
-    if status_of(bead) is not Status.IN_PROGRESS or not theirs:
+    if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""
     ours = us()
     return theirs if ours and theirs != ours else ""
@@ -92,12 +92,13 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
     status = text_of(bead, "status") or "open"
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
-    edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
+    edges = [*edges_of(bead)]
     named = [_Edge(PARENT, text_of(bead, "parent")), _Edge(PARENT, bead["id"].rpartition(".")[0])]
-    there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
+    parents = (edge for edge in (*edges, *named) if edge.kind == PARENT)
+    there = (edge.to for edge in parents if edge.target or edge.to in beads)
     # Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
     # What came along with the row is newer than what was known before.
-    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges_of(bead) if edge.kind == BLOCKS}
+    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges if edge.kind == BLOCKS}
     return Item(
         id=bead["id"],
         title=text_of(bead, "title"),
@@ -127,7 +128,7 @@ def text_of(bead: Bead, key: str) -> str:
 
 def cleaned(text: str) -> str:
     """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
-    return _LONE_SURROGATE.sub("\ufffd", without_controls(text))
+    return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
 def list_of(bead: Bead, key: str) -> list[Any]:

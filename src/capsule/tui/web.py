@@ -34,6 +34,8 @@ _STATICS = Path(textual_serve.__file__).with_name("static")
 _TEMPLATES = Path(__file__).with_name("templates")
 _GRACE = 1.0
 _HEARTBEAT = 15.0
+PATIENCE = 20.0
+"""Seconds in which a visitor has to send a whole request, or the next one on the same connection."""
 _LARGEST_PACKET = 1 << 24
 _LARGEST_MESSAGE = 1 << 20
 _LAST_WORDS = 4096
@@ -81,7 +83,7 @@ class Server:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
-        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=2 * _GRACE)
+        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=2 * _GRACE, keepalive_timeout=PATIENCE)
         await runner.setup()
         try:
             await web.SockSite(runner, listening).start()
