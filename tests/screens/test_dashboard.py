@@ -18,6 +18,7 @@ from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Confirm, FailedCommand
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
+from capsule.tui.themes import DARK, LIGHT
 
 from .boards import (
     NASTY,
@@ -191,7 +192,7 @@ def test_a_page_that_is_longer_than_the_screen_scrolls_by_every_key_that_moves()
 
 def test_light_or_dark_and_what_an_item_without_a_mission_says() -> None:
     async def act(on: Play) -> None:
-        for theme in ("textual-light", "textual-dark"):
+        for theme in (LIGHT.name, DARK.name):
             await on.press("t")
             await on.until(lambda theme=theme: on.app.theme == theme)  # type: ignore[misc]
         await on.press("G", "enter")

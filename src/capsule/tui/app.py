@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from textual.app import App
 
 from capsule.core.errors import CapsuleError
+from capsule.tui.themes import DARK, LIGHT
 
 Seen = TypeVar("Seen")
 
@@ -124,6 +125,12 @@ class CapsuleApp(App[Result]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = Path(__file__).with_name("capsule.tcss")
+
+    def __init__(self) -> None:
+        super().__init__()
+        for theme in (LIGHT, DARK):
+            self.register_theme(theme)
+        self.theme = DARK.name
 
     def open(self) -> Result | None:
         """Show it until it is closed; raise what went wrong on the way once the terminal is itself again."""

@@ -43,6 +43,7 @@ from capsule.tui.lines import find_run
 from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import Help, MissionScreen, Reading
+from capsule.tui.themes import DARK, LIGHT
 
 _ITEMS_EVERY = 10.0
 _AT_MOST_EVERY = 2.0
@@ -288,7 +289,7 @@ class Dashboard(CapsuleApp[None]):
         self._put_above(Help())
 
     def action_light_or_dark(self) -> None:
-        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
+        self.theme = LIGHT.name if self.current_theme.dark else DARK.name
 
     # ---- doing
 
