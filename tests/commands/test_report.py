@@ -198,6 +198,23 @@ def test_a_merge_is_counted_in_lines_against_what_it_went_onto(report: Report, w
     assert (mission["diff"]["added"], mission["diff"]["note"]) == (3, "merged into main")
 
 
+_EMPTY = "schema_version: 1\nitems: []\n"
+
+
+@pytest.mark.promise("screens.bookkeeping")
+@pytest.mark.parametrize(
+    "kept", [{"BACKLOG__yaml": f"{_EMPTY}last_id: 1\n", "_worklog/a__md": "x\n"}, {".beads/issues__jsonl": "{}\n"}]
+)
+def test_what_is_only_kept_about_a_mission_is_no_change_of_it(
+    report: Report, write: Write, a_repo: Repo, kept: dict[str, str]
+) -> None:
+    onto = a_repo.head()
+    merged = a_repo.commit("work", README="one\n", **kept)
+    write(prepared().delivered(merged, onto=onto))
+    [mission] = told_in(report("--json"))["missions"]
+    assert [file["path"] for file in mission["diff"]["files"]] == ["README"]
+
+
 def test_a_first_commit_is_counted_against_nothing(report: Report, write: Write, a_repo: Repo) -> None:
     first = a_repo.git("rev-list", "--max-parents=0", "HEAD")
     write(prepared("a").delivered(first), prepared("b").delivered(a_repo.head()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_a_long_title_is_truncated_to_fit_the_terminal(a_backlog: BacklogProject
 
 def _cells_before(line: str, word: str) -> int:
     return width_of(line[: line.rindex(word)])
+
+
+@pytest.mark.promise("screens.waiting")
+def test_a_ready_item_that_waits_is_counted_as_waiting_and_says_for_what(a_backlog: BacklogProject) -> None:
+    ready = {**FULL, "status": "ready"}
+    a_backlog.hold(ready, {**ready, "title": "Later", "dependencies": "[WRK-001]"})
+    out = a_backlog.say("status").out
+    assert "\n  waiting for WRK-001\n" in re.sub(r"(?m)^ +", "  ", out)
+    assert "2 items: 1 ready, 1 waiting" in out
 
 
 def test_nothing_is_cut_or_wrapped_in_a_pipe(a_backlog: BacklogProject) -> None:

@@ -37,7 +37,7 @@ def a_family(a_project: Project) -> Project:
     return a_project
 
 
-@pytest.mark.promise("trackers.tree")
+@pytest.mark.promise("trackers.tree", "screens.waiting")
 def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) -> None:
     answer = a_family.say("status")
     assert (answer.code, answer.err) == (0, "")
@@ -47,7 +47,7 @@ def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) ->
         "  x-1.1      ready        P2   1/2   One feature\n"
         "    x-1.1.2  in_progress  P2   -     Under way\n"
         "  x-1.2      ready        P3   0/2   Another\n"
-        "    x-1.2.1  ready        P2   -     Later\n"
+        "    x-1.2.1  waiting      P2   -     Later\n"
         "                                     waiting for x-1.1.2\n"
         "    x-1.2.2  blocked      P2   -     Not now\n"
         "                                     beads says deferred\n"

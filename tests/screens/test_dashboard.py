@@ -69,12 +69,13 @@ def test_keys_move_along_the_list() -> None:
     play(idle(), act)
 
 
+@pytest.mark.promise("screens.waiting")
 def test_the_text_beside_the_list_follows_the_cursor() -> None:
     async def act(on: Play) -> None:
         await on.press("j", "j")
         await on.shows("half a cent is rounded up", "money", "r run")
         await on.press("j")
-        await on.shows("waiting for shop-1.1.1")
+        await on.shows("waiting for shop-1.1.1", "task, waiting, P")
 
     play(idle(), act)
 

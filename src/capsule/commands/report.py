@@ -46,6 +46,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import shown
+from capsule.workspaces.trees import all_artefacts, is_artefact
 
 Pairs = tuple[tuple[str, str], ...]
 Counted = Mapping[tuple[str, str], list[FileChange]]
@@ -104,7 +105,7 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
         kept = [name for name in names if moment(reader.history(name).last) >= earliest]
         summaries = [reader.summary(name, as_of) for name in kept]
         title = _title(reader, items, since, run, names)
-    missions = with_diffs(project.git, summaries)
+    missions = with_diffs(project.git, summaries, all_artefacts(tracker_if_there(project).own_files()))
     return Report(project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run)
 
 
@@ -192,7 +193,8 @@ def _title(
 # ---- changed lines: two or three questions to git, however many missions there are
 
 
-def with_diffs(git: Git, summaries: Sequence[MissionSummary]) -> list[MissionSummary]:
+def with_diffs(git: Git, summaries: Sequence[MissionSummary], bookkeeping: Sequence[str] = ()) -> list[MissionSummary]:
+    """Count what each mission changed, without files that are only kept about it."""
     asked = [summary.to_compare() for summary in summaries]
     pairs = {pair for compared, _ in asked for pair in compared}
     trees = _trees(git, {name for pair in pairs for name in pair})
@@ -200,7 +202,7 @@ def with_diffs(git: Git, summaries: Sequence[MissionSummary]) -> list[MissionSum
         nothing = git.content("hash-object", "-t", "tree", "--stdin", input=b"").out.decode().strip()
         trees |= {old: nothing for old, _ in pairs if old not in trees and old.removesuffix("^") in trees}
     known = {(trees[old], trees[new]) for old, new in pairs if old in trees and new in trees}
-    counted = _numstat(git, [(old, new) for old, new in known if old != new])
+    counted = _numstat(git, [(old, new) for old, new in known if old != new], bookkeeping)
     return [
         replace(each, diff=_diff(*question, trees, counted)) for each, question in zip(summaries, asked, strict=True)
     ]
@@ -235,7 +237,7 @@ def _trees(git: Git, names: Collection[str]) -> dict[str, str]:
     return {name: oid for name, (oid, kind) in answers if kind == "tree"}
 
 
-def _numstat(git: Git, pairs: Sequence[tuple[str, str]]) -> Counted:
+def _numstat(git: Git, pairs: Sequence[tuple[str, str]], bookkeeping: Sequence[str]) -> Counted:
     if not pairs:
         return {}
     asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()
@@ -249,5 +251,6 @@ def _numstat(git: Git, pairs: Sequence[tuple[str, str]]) -> Counted:
         if row:
             added, removed, path = row.split(b"\t", 2)
             binary = added == b"-"
-            files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
+            if not is_artefact(path, bookkeeping):
+                files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
     return found

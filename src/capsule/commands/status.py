@@ -82,11 +82,13 @@ def run(args: argparse.Namespace) -> int:
     if not items:
         print("\n".join(["No items match --only." if every else nothing_yet(tracker), *done]))
         return 0
-    rows = _listed(items) if in_a_list else _as_tree(items, {item.id: item for item in known})
+    by_id = {item.id: item for item in known}
+    rows = _listed(items, by_id) if in_a_list else _as_tree(items, by_id)
     shown = [row.item for row in rows]
     missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
     table = _table(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
-    counts = _counts(shown, every) if in_a_list else _counts_of_work(shown, every)
+    waiting = {item.id for item in shown if item.status is Status.READY and _waits(item, by_id)} if in_a_list else ()
+    counts = _counts(shown, every, waiting) if in_a_list else _counts_of_work(shown, every)
     print("\n".join([*table, "", counts, *done, *missions]))
     return 0
 
@@ -142,7 +144,18 @@ def _values(item: Item, name: str) -> set[str]:
 # ---- for people
 
 
-def _listed(items: Sequence[Item]) -> list[_Row]:
+def _waits(item: Item, known: Mapping[str, Item]) -> list[str]:
+    """List what has to be done before; what is in no list any more is done, or was never there."""
+    return [other for other in item.dependencies if other in known and known[other].status is not Status.DONE]
+
+
+def _why(item: Item, waits: Sequence[str]) -> str:
+    if item.blocked:
+        return ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason))))
+    return f"waiting for {clean(', '.join(waits))}" if waits else ""
+
+
+def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
     return [
         _Row(
             item,
@@ -150,7 +163,7 @@ def _listed(items: Sequence[Item]) -> list[_Row]:
                 *(item.id, item.status.value, clean(item.phase) or "-", clean(item.title)),
                 *(level or "-" for level in (item.assessment.impact, item.assessment.size, item.assessment.risk)),
             ),
-            ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason)))) if item.blocked else "",
+            _why(item, _waits(item, known)),
         )
         for item in items
     ]
@@ -166,16 +179,16 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
             continue
         depth = depths[item.id] = depths.get(item.parent, -1) + 1
         done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
+        waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
+        waiting = waits and item.status is Status.READY
         cells = (
             STEP * min(depth, DEEPEST) + item.id,
-            item.status.value,
+            MissionStatus.WAITING.words if waiting else item.status.value,
             f"P{item.priority}",
             f"{done}/{of}" if of else "-",
             clean(item.title),
         )
-        waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
-        why = item.blocked.reason if item.blocked else f"waiting for {', '.join(waits)}" if waits else ""
-        rows.append(_Row(item, cells, clean(why)))
+        rows.append(_Row(item, cells, clean(item.blocked.reason) if item.blocked else _why(item, waits)))
     return rows
 
 

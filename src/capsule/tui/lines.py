@@ -76,8 +76,10 @@ def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
     levels, blocked = item.assessment, item.blocked
     known = {"size": levels.size, "complexity": levels.complexity, "risk": levels.risk, "impact": levels.impact}
     kind = f" ({blocked.kind})" if blocked and blocked.kind else ""
+    waits = entry.waits_for and item.status is Status.READY
+    stands = MissionStatus.WAITING.words if waits else stands_at(item).replace("_", " ")
     for words, style in (
-        (", ".join(filter(None, (item.type, stands_at(item).replace("_", " "), f"P{item.priority}"))), FAINT),
+        (", ".join(filter(None, (item.type, stands, f"P{item.priority}"))), FAINT),
         (f"{entry.done} of {entry.of} done" if entry.of else "", ""),
         (", ".join(f"{name} {word}" for name, word in known.items() if word), FAINT),
         (f"tags: {', '.join(item.tags)}" if item.tags else "", FAINT),
