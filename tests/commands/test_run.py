@@ -90,6 +90,13 @@ def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: P
     assert answer.err == ""
 
 
+@pytest.mark.promise("agents.price")
+def test_a_dry_run_has_a_price(a_project: Project) -> None:
+    answer = a_project.run("--dry-run", CAPSULE_AGENT="claude")
+    assert f"{len(PHASES)} by an agent (claude for {', '.join(PHASES)})" in answer.out
+    assert "cost of earlier missions by tdd: unknown (none is done yet)" in answer.out
+
+
 # ── sent back, and giving up
 
 

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.budget import Allowance, Spending, as_facts, duration, in_words, least, left, overdrawn, price, total
+from capsule.core.budget import (
+    Allowance,
+    Spending,
+    as_facts,
+    cost_so_far,
+    duration,
+    in_words,
+    least,
+    left,
+    overdrawn,
+    price,
+    total,
+)
 from capsule.core.event import Usage
 
 CLAUDE = Usage(tokens_in=1000, tokens_out=200, usd=0.25, seconds=60.0)
@@ -81,3 +93,23 @@ def test_the_price_of_one_run_names_only_what_is_known() -> None:
 )
 def test_durations_read_like_a_person_would_say_them(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.promise("agents.price")
+@pytest.mark.parametrize(
+    ("missions", "words"),
+    [
+        ([], "unknown (none is done yet)"),
+        ([Spending(runs=5, seconds=60.0)], "1 mission done for cost unknown, tokens unknown, 1 min 0 s"),
+        (
+            [Spending(runs=2, usd=0.30, priced=2, seconds=30.0), Spending(runs=2, usd=0.10, priced=2, seconds=30.0)],
+            "2 missions done for $0.40, tokens unknown, 1 min 0 s ($0.20 each on average)",
+        ),
+        (
+            [Spending(runs=2, usd=0.30, priced=2, seconds=30.0), Spending(runs=2, usd=0.10, priced=1, seconds=30.0)],
+            "2 missions done for at least $0.40, tokens unknown, 1 min 0 s",
+        ),
+    ],
+)
+def test_what_missions_have_cost_is_never_made_up(missions: list[Spending], words: str) -> None:
+    assert cost_so_far(missions) == words

@@ -13,6 +13,7 @@ from capsule.adapters import Order
 from capsule.app.items import refuse_files_as_folders
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
+from capsule.core.budget import cost_so_far
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.event import MissionStarted
 from capsule.core.item import Status
@@ -20,7 +21,7 @@ from capsule.core.state import MissionState, Step, agent_for, apply
 from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
 from capsule.engine.brief import brief, check_prompts
-from capsule.engine.job import Job, only_to_be_closed
+from capsule.engine.job import Job, load_state, only_to_be_closed
 from capsule.project import Project
 from capsule.reports.live import FanOut
 from capsule.rules import choose_workflow, policy_at, words_at
@@ -218,6 +219,27 @@ def exclude_our_files(plan: MissionPlan) -> None:
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 
 
+_MOST_READ = 50
+"""Of earlier missions: a dry run answers at once, however long the journal is."""
+
+
+def _price(state: MissionState, services: Services) -> Iterator[str]:
+    """Say which agents would be started for what, and what missions by this workflow have cost so far."""
+    asked: dict[str, list[str]] = {}
+    for phase in map(state.workflow.phase, state.to_do):
+        if phase.prompt:
+            asked.setdefault(services.agent(*agent_for(state, phase)).name, []).append(phase.name)
+    number = sum(map(len, asked.values()))
+    named = "; ".join(f"{agent} for {', '.join(phases)}" for agent, phases in asked.items())
+    yield f"phases: {len(state.to_do)} to do, {number} by an agent{f' ({named})' if named else ''}"
+    names = services.journal.missions()
+    earlier = (load_state(services, name) for name in names[-_MOST_READ:])
+    done = [each for each in earlier if each.finished and each.workflow.name == state.workflow.name and not each.parent]
+    some = f", among the last {_MOST_READ} by id" if len(names) > _MOST_READ else ""
+    cost = cost_so_far([each.spending for each in done])
+    yield f"cost of earlier missions by {state.workflow.name}{some}: {cost}"
+
+
 def _expected_state(plan: MissionPlan) -> MissionState:
     """Return the mission as it is under way, or as it would be right after its start."""
     order = plan.order
@@ -238,6 +260,7 @@ def preview(plan: MissionPlan, model: str) -> Iterator[str]:
     with open_services(
         plan.project, plan.project.tracker, plan.words, FanOut(), None, model=model, dry=True
     ) as services:
+        yield from _price(state, services)
         for name in state.to_do:
             phase = state.workflow.phase(name)
             yield f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})"

@@ -6,11 +6,12 @@ in it is a lower bound, a sum of nothing else is unknown, and neither is ever sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from capsule.core.event import Usage
+from capsule.core.text import count
 
 
 class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,6 +94,16 @@ def in_words(spent: Spending) -> str:
     money = _lower_bound(spent, spent.priced, _usd(spent.usd)) or "cost unknown"
     tokens = _lower_bound(spent, spent.counted, f"{spent.tokens:,} tokens") or "tokens unknown"
     return f"{money}, {tokens}, {duration(spent.seconds)}" if spent.runs else "nothing"
+
+
+def cost_so_far(missions: Sequence[Spending]) -> str:
+    """Describe what missions of one kind that are done have cost; unknown where there is none, or nobody reported."""
+    if not missions:
+        return "unknown (none is done yet)"
+    spent, number = total(missions), len(missions)
+    known = spent.priced == spent.runs and spent.runs and number > 1
+    each = f" ({_usd(spent.usd / number)} each on average)" if known else ""
+    return f"{count(number, 'mission')} done for {in_words(spent)}{each}"
 
 
 def price(usage: Usage | None) -> str:
