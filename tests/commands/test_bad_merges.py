@@ -111,7 +111,7 @@ def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:
     assert (a_project.path / "other").read_text() == "new\n"
 
 
-@pytest.mark.promise("merge.gate")
+@pytest.mark.promise("merge.gate", "commands.next-helps")
 def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Project) -> None:
     """Green alone, red together: a colleague's new test forbids what the mission does."""
     forbid = commits("tests/test_taste.sh", "! grep -q 42 answer")
@@ -119,6 +119,7 @@ def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Projec
     answer = a_project.run()
     assert answer.code == 1
     assert "gate red on the merge result" in answer.out
+    assert f"next:        capsule run {ITEM} --rebase\n" in answer.out, "main has moved"
     assert a_project.answer() == "41"
     assert a_project.worktree.is_dir()
 
@@ -150,7 +151,16 @@ def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_pat
     assert "stop it first" in answer.err
 
 
-@pytest.mark.promise("evidence.red-base")
+@pytest.mark.promise("commands.next-helps")
+def test_the_summary_of_a_queue_names_the_command_that_show_names(a_project: Project) -> None:
+    a_project.write("tests/test_start.sh", "test ! -s answer\n")
+    a_project.commit("red")
+    answer = a_project.capsule("run")
+    assert "base is red" in answer.out
+    assert f"  next       capsule run {ITEM} --rebase\n" in answer.out
+
+
+@pytest.mark.promise("evidence.red-base", "commands.next-helps")
 def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project) -> None:
     a_project.commit("breaks it", answer="")
     a_project.write("tests/test_start.sh", "test -s answer\n")
@@ -158,6 +168,7 @@ def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project
     answer = a_project.run()
     assert answer.code == 1
     assert "base is red" in answer.out
+    assert f"next:        capsule run {ITEM} --rebase\n" in answer.out
     assert a_project.walked() == ["prep BLOCKED"]
     a_project.commit("mended", answer="41\n")
     assert a_project.run("--rebase").code == 0

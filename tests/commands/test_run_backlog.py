@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -353,6 +354,22 @@ def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: Ba
     expected = Status.NEW if code == "FAILED" else Status.BLOCKED
     assert a_backlog.item().status is expected and a_backlog.item().phase == ""
     assert a_backlog.item().assessment.size == "large", "what was learnt is kept"
+
+
+@pytest.mark.promise("commands.next-helps")
+@pytest.mark.parametrize(
+    ("act", "command"),
+    [
+        (turn("triage", "BLOCKED", context="Which colour?"), 'capsule unblock WRK-001 --notes "..."'),
+        (turn("triage", updated_assessments={"size": "large"}), "capsule approve WRK-001"),
+    ],
+)
+def test_the_summary_names_the_command_that_helps(a_backlog: BacklogProject, act: dict[str, Any], command: str) -> None:
+    idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
+    a_backlog.play(honest(triage=[{**act, "write": idea}]))
+    a_backlog.add()
+    assert a_backlog.run().out.splitlines()[-1].split(maxsplit=1) == ["next", command]
+    assert a_backlog.say("show", "WRK-001").out.splitlines()[-1].split(maxsplit=1) == ["next:", command]
 
 
 @pytest.mark.sweep

@@ -121,7 +121,9 @@ def _merge(job: Job, trunk: Trunk) -> Report:
             return Report(sent_back(f"conflict with {state.into} in {paths}; {then}"))
         evidence = _gate(job, candidate)
         if any(piece.standing is EvidenceStatus.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
-            red = f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}"
+            way = f"`capsule run {state.parent or job.mission} --rebase` rebuilds the work on it"
+            then = f"; {state.into} has moved: {way}" if candidate.onto != state.base else ""
+            red = f"gate red on the merge result: {evidence[0].observed}{then}\n\n{evidence[0].detail}"
             return Report(sent_back(red), evidence=evidence)
         job.note(
             Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
