@@ -12,19 +12,21 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from capsule.catalog import Catalog
-from capsule.commands.logs import CHUNK, Output, Printer
+from capsule.commands.logs import CHUNK, Output, Printer, Shelf, last_lines, wording_of
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.engine.brief import log_name
 from capsule.journals.sqlite import SqliteJournal
+from capsule.project import open_project
 from tests.costs import LONG
 
 from .conftest import ITEM, Project
@@ -228,6 +230,18 @@ def test_a_person_is_told_in_words_what_events_say(mission: Mission) -> None:
     shown = on_a_terminal(mission, "--phase=merge")
     assert shown == b"==> merge#1, no verdict yet\nBash: pytest -q\nAll green\nno JSON at all\n"
     assert logs(mission, "--phase=merge").stdout.endswith(SAID + b'{"type":"assis')
+
+
+@pytest.mark.promise("screens.output-in-words")
+@pytest.mark.parametrize("before", [b"", b'{"type":"system","filler":"' + b"x" * 20_000 + b'"}\n'])
+def test_the_output_key_of_the_live_view_shows_words(mission: Mission, before: bytes) -> None:
+    with mission.journal.claim(MISSION):
+        log = mission.begin("merge", 1)
+        log.rename(f"{log}.events")
+        Path(f"{log}.events").write_bytes(before + SAID + b'{"type":"assis')
+    project = open_project(str(mission.root))
+    shelf = Shelf(project, mission.journal, MISSION)
+    assert last_lines(shelf, partial(wording_of, project)) == ["Bash: pytest -q", "All green", "no JSON at all"]
 
 
 def test_an_event_is_told_once_and_when_it_is_whole(tmp_path: Path) -> None:

@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from capsule.commands.watching import JournalWatcher
 from capsule.core.event import RUN, MovedByHand, Observed, Rebased, RunEnded, RunStarted, Salvaged, Spawned, StepEnded
 from capsule.core.item import Status
+from capsule.core.status import MissionStatus
 from capsule.journals.sqlite import SqliteJournal
+from capsule.project import open_project
+from capsule.reports.words import run_sentence
 from tests.costs import LONG
 
 from .backlog_project import STAMP, BacklogProject, blocked
@@ -159,6 +163,33 @@ def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject
     assert "Circuit breaker: 2/2 consecutive failures" in said.err and "breaker" in said.out
     assert a_backlog.item("WRK-003").status is Status.NEW
     assert a_backlog.status() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.promise("screens.failed")
+def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: BacklogProject) -> None:
+    for number in (1, 2):
+        item = f"WRK-00{number}"
+        a_backlog.play({"triage": [turn("triage", "FAILED", item=item)]}, item)
+        a_backlog.add(f"Item {number}")
+    said = a_backlog.run("--max-retries", "0")
+    assert said.code == 3
+    shown = {
+        words: a_backlog.say(*words.split()).out
+        for words in ("status", "show WRK-001", "report", "report --run queue", "dashboard --plain --once")
+    }
+    for words, text in {**shown, "run": said.out + said.err}.items():
+        assert "clarification" not in text, (words, text)
+        assert "✓" not in text.replace("✓ claimed", ""), (words, text)
+        assert "retries exhausted" in text, (words, text)
+    assert "| WRK-001 | Item 1 | ✗ failed |" in shown["report"]
+    assert "✗ " in shown["dashboard --plain --once"] and "✗ failed" in shown["report --run queue"]
+    watcher = JournalWatcher(open_project(str(a_backlog.path)))
+    [run] = watcher.look().runs
+    assert watcher.journal
+    watcher.journal.close()
+    assert run.status is MissionStatus.FAILED
+    assert run_sentence(run) == "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FrameType
@@ -21,7 +22,7 @@ from msgspec import Struct
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
-from capsule.commands.logs import Shelf, last_lines
+from capsule.commands.logs import Shelf, last_lines, wording_of
 from capsule.commands.summary import closing_words
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
@@ -173,9 +174,11 @@ def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
     scope = run_view.Scope(pid=subject.pid, mission=mission, run=run, title=subject.name)
     rings = BELL in channels(project.settings.notify)
 
+    wording = cache(partial(wording_of, project))
+
     def tail(mission: str) -> Sequence[str]:
         assert watcher.journal
-        return last_lines(Shelf(project, watcher.journal, mission))
+        return last_lines(Shelf(project, watcher.journal, mission), wording)
 
     view = run_view.LiveView(scope, run_view.RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
     return not view.open()

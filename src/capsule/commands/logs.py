@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     journal = project.journal(read_only=True)
     try:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
-        printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(_wording, project)))
+        printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(wording_of, project)))
         while True:
             # Asked first, so that everything up to the end of the mission is printed.
             running = args.follow and holder(journal, mission) is not None
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wording(project: Project, agent: str) -> Wording:
+def wording_of(project: Project, agent: str) -> Wording:
     """Return the function of an agent's adapter that puts its events into words."""
     from capsule.wiring import agent_maker  # noqa: PLC0415 - start-up
 
@@ -138,10 +138,19 @@ class Shelf(Struct, frozen=True):
         return outputs
 
 
-def last_lines(shelf: Shelf) -> list[str]:
-    """Return the last lines that the mission's agent printed."""
+def last_lines(shelf: Shelf, wording: Callable[[str], Wording]) -> list[str]:
+    """Return the last lines that the mission's agent printed; events in words, but for those that are cut in two."""
     outputs = shelf.outputs()
-    return end_of(outputs[-1].file, _TAIL_BYTES).splitlines()[-_TAIL_LINES:] if outputs else []
+    if not outputs:
+        return []
+    text = end_of(outputs[-1].file, _TAIL_BYTES)
+    lines = text.splitlines()
+    if outputs[-1].file.name.endswith(_EVENTS):
+        whole = lines if text.endswith("\n") else lines[:-1]
+        whole = whole[1:] if len(text.encode()) >= _TAIL_BYTES else whole
+        in_words = wording(outputs[-1].agent)
+        lines = [printable(said) for line in whole if (said := _in_words(line.encode(), in_words))]
+    return lines[-_TAIL_LINES:]
 
 
 def _logs(folder: Path) -> set[Path]:
