@@ -381,12 +381,15 @@ class MemoryTrunk:
     def holds(self, commit: str) -> bool:
         return commit in self._repository.history(self.tip())
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
+    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
         assert draft is None, "a tracker that keeps its state in the project needs git"
         onto = self.tip()
         if not self.holds(base):
             raise Refused(f"{self.branch} was rewritten.", "Rebuild the work on it: run with --rebase")
         merged, conflicts = self._repository.merged(base, onto, tip)
+        said = self._repository.commits[tip]
+        if subject and tip != base and said.message.partition("\n")[0] != subject:
+            tip = self._repository.commit(said.tree, said.parents, f"{subject}\n\n{said.message.strip()}\n")
         tree = self._repository.graft(merged, onto)
         return Candidate(self._repository.commit(tree, [onto, tip], message), tree, onto, conflicts)
 

@@ -344,9 +344,10 @@ class Trunk(Protocol):
     def holds(self, commit: str) -> bool:
         """Tell whether a commit is in its history."""
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
+    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
         """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit.
 
+        The commit at the tip gets this subject, if one is given, and its own message becomes the body.
         `draft` says what else is to be in it: from the commit it is built on to the content of files.
         """
 

@@ -38,6 +38,19 @@ def test_work_signed_by_hand_is_merged(prepared: Project) -> None:
     assert "Verdict: PASS" in (prepared.path / ".capsule/logs" / ITEM / "worklog.md").read_text()
 
 
+@pytest.mark.promise("merge.subject")
+def test_the_commit_has_the_items_title_whatever_the_agent_wrote(prepared: Project) -> None:
+    write_worklog(prepared, SIGNED)
+    own = 'git add answer tests && git commit -q -m "wip" -m "Because of reasons."'
+    prepared.play(honest(merge=[said("PASS", run=[own])]))
+    assert prepared.capsule("merge", ITEM).code == 0
+    assert (
+        prepared.git("log", "-1", "--format=%B", "main^2") == f"{ITEM}: Find the answer\n\nwip\n\nBecause of reasons."
+    )
+    assert prepared.git("log", "-1", "--format=%s", "main") == f"Merge {ITEM}: Find the answer"
+    assert prepared.git("diff", "--stat", "main^2", "main") == ""
+
+
 NOT_SIGNED = {
     "nothing": "### Phase 5: sign-off\n",
     "a verdict that was taken back": f"{SIGNED}\nVerdict: NEEDS_WORK\n",

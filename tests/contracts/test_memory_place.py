@@ -280,6 +280,18 @@ def test_the_same_merge_is_the_same_candidate(it: Situation) -> None:
     assert once == again
 
 
+@pytest.mark.promise("merge.subject")
+def test_the_commit_that_is_merged_has_the_subject_that_is_asked_for(it: Situation) -> None:
+    it.write(new="n\n")
+    it.commit("new")
+    plain, titled, again = (
+        it.trunk.propose(it.place.head(), it.base, "Merge it", subject=subject) for subject in ("", "x: it", "x: it")
+    )
+    assert plain.tree == titled.tree and plain.commit != titled.commit
+    assert titled == again
+    assert it.trunk.publish(titled).moved and not it.trunk.holds(it.place.head())
+
+
 def test_a_candidate_is_published_only_onto_what_it_was_built_on(it: Situation) -> None:
     it.write(new="n\n")
     it.commit("new")

@@ -111,10 +111,11 @@ def publish(job: Job) -> Report:
 def _merge(job: Job, trunk: Trunk) -> Report:
     """Merge; where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
     at, state = job.services.clock.now(), job.state
-    message = _merge_message(job)
+    message, title = _merge_message(job), commit_message(state.item.id, state.item.title)
     draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
+    by_agent = any("committed" in phase.checks for phase in state.workflow.phases)
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.place.head(), state.base, message, draft)
+        candidate = trunk.propose(job.place.head(), state.base, message, draft, title if by_agent else "")
         if candidate.conflicts:
             paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
             then = f"{way} rebuilds the work on {state.into} and goes on from there"

@@ -43,7 +43,7 @@ class GitTrunk:
                 raise
             return False
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
+    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
         onto = self.tip()
         if not self._git.is_ancestor(base, onto):  # merging would bring back what was taken out of it
             raise Refused(
@@ -52,6 +52,7 @@ class GitTrunk:
             )
         met = self._git.merge_base(tip, onto)  # newer than the base where somebody merged this branch into the work
         work = self._without_artefacts(tip, met if met and self._git.is_ancestor(base, met) else base)
+        work = self._titled(work, subject) if subject and work not in (base, met) else work
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
@@ -85,6 +86,16 @@ class GitTrunk:
         author = said if said.author.name else None
         by = self._git.identity
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
+
+    def _titled(self, tip: str, subject: str) -> str:
+        """Return the commit with this subject; a merge is somebody's own, and stays as it is."""
+        said = self._git.commit(tip)
+        if len(said.parents) != 1 or said.message.partition("\n")[0] == subject:
+            return tip
+        message = f"{subject}\n\n{said.message.strip()}\n" if said.message.strip() else f"{subject}\n"
+        author = said if said.author.name else None
+        by = self._git.identity
+        return self._git.commit_tree(said.tree, said.parents, message, by=by, date=said.committer_date, author=author)
 
     def _ever_touched(self, tip: str, base: str) -> bool:
         """Tell whether a commit of the branch changed an artefact, also where a later one took that back."""
