@@ -160,15 +160,15 @@ def open_tracker(project: Project) -> Tracker:
 
 def tracker_name(project: Project) -> str:
     """Name the tracker of this project. Two at once is a question, not a guess."""
-    if project.settings.tracker != "auto":
+    if project.settings.tracker.name != "auto":
         from capsule.catalog import adapters
 
         known = [name for name in adapters("trackers") if name != "memory"]
-        if project.settings.tracker not in known:
+        if project.settings.tracker.name not in known:
             raise SettingsError(
-                f"There is no tracker {project.settings.tracker!r}.", f"There are: auto, {', '.join(known)}."
+                f"There is no tracker {project.settings.tracker.name!r}.", f"There are: auto, {', '.join(known)}."
             )
-        return project.settings.tracker
+        return project.settings.tracker.name
     # The tracker of a backlog is not loaded to find out that there is none.
     backlog = ["backlog"] if os.path.lexists(project.root / "BACKLOG.yaml") else []
     found = [*backlog, *_beads_in(project)]

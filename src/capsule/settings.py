@@ -225,13 +225,20 @@ class _MergeOptions(_Section, frozen=True):
     """Not used yet. Capsule never pushes."""
 
 
+class _TrackerOptions(_Section, frozen=True):
+    name: str = "auto"
+    """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`) or `beads-file` (the JSONL file of a
+    `.beads` folder). `auto`: the one that is there. `tracker: NAME` is short for it."""
+    commit: bool = False
+    """Whether the tracker's own files, such as `.beads/issues.jsonl`, are committed when a run ends. A backlog is
+    always committed."""
+
+
 class Settings(_Section, frozen=True):
     project: _ProjectOptions = _ProjectOptions()
     guardrails: _GuardrailOptions = _GuardrailOptions()
     execution: _Execution = _Execution()
-    tracker: str = "auto"
-    """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`) or `beads-file` (the JSONL file of a
-    `.beads` folder). `auto`: the one that is there."""
+    tracker: _TrackerOptions = _TrackerOptions()
     agent: str = "claude"
     """The agent to use: an adapter, a preset, or a name under `agents`."""
     agents: dict[str, AgentOptions] = {}
@@ -399,7 +406,13 @@ def _at(place: Place, value: object, source: str) -> Leaves:
     return dict(_walk(value, kind, place, source))
 
 
+_SHORT = {_TrackerOptions: "name"}
+"""Sections that may be written as one text, and the key that it is the value of."""
+
+
 def _walk(value: object, kind: Any, place: Place, source: str) -> Iterator[tuple[Place, object]]:
+    if isinstance(value, str) and kind in _SHORT:
+        value = {_SHORT[kind]: value}
     if not _is_section(kind) and get_origin(kind) is not dict:
         yield place, _converted(value, kind, place, source)
         return

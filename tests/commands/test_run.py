@@ -428,3 +428,26 @@ def test_a_faulty_prompt_is_found_before_an_agent_is_paid(
 def test_the_sign_off_looks_for_leftover_notes(a_project: Project) -> None:
     told = a_project.say("run", ITEM, "--dry-run").out.partition("=== sign-off")[2].partition("\n=== ")[0]
     assert all(f"`{note}`" in told for note in ("TODO", "FIXME", "XXX"))
+
+
+@pytest.mark.promise("merge.tracker-files")
+@pytest.mark.parametrize("words", [("run", ITEM), ("run",)], ids=["item", "queue"])
+def test_what_is_left_to_commit_after_a_merge_is_said(a_project: Project, words: tuple[str, ...]) -> None:
+    answer = a_project.capsule(*words)
+    assert answer.code == 0, answer
+    said = [line for line in answer.out.splitlines() if line.split()[:1] in (["uncommitted:"], ["uncommitted"])]
+    assert len(said) == 1
+    assert "git commit -m 'Update the tracker' -- .beads/issues.jsonl" in said[0]
+    a_project.git("commit", "-q", "-m", "Update the tracker", "--", ".beads/issues.jsonl")
+    assert a_project.status() == ""
+
+
+@pytest.mark.promise("merge.tracker-files")
+@pytest.mark.parametrize("words", [("run", ITEM), ("run",)], ids=["item", "queue"])
+def test_the_trackers_files_are_committed_where_the_settings_say_so(a_project: Project, words: tuple[str, ...]) -> None:
+    a_project.write("mine", "not committed\n")
+    answer = a_project.capsule(*words, env={"CAPSULE_TRACKER__COMMIT": "true", "CAPSULE_TRACKER": "beads-file"})
+    assert answer.code == 0, answer
+    assert "uncommitted" not in answer.out.replace("uncommitted change", "")
+    assert a_project.git("show", "--name-only", "--format=%s") == "Update the tracker\n\n.beads/issues.jsonl"
+    assert a_project.status() == "?? mine"

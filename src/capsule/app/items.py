@@ -24,10 +24,16 @@ from capsule.core.state import MissionState, replay
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import Project
 from capsule.system.clock import SystemClock
+from capsule.system.files import read_regular
 from capsule.system.git import Git
 from capsule.workspaces import repository
 from capsule.workspaces.checkouts import under_way
-from capsule.workspaces.state_store import open_state_store
+from capsule.workspaces.state_store import commit_files, open_state_store
+from capsule.workspaces.trees import is_artefact
+
+COMMIT_TRACKER = "Update the tracker"
+"""The message of a commit that holds the tracker's own files alone."""
+_LARGEST = 256 * 1024 * 1024
 
 
 class ItemLock(NamedTuple):
@@ -136,3 +142,22 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
         return "HEAD is on no branch"
     dirty = len(repository.dirty_paths(git, own_files))
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
+
+
+def uncommitted_tracker_files(project: Project) -> list[str]:
+    """List the tracker's own files that differ from the last commit; none where it commits its changes itself."""
+    if project.tracker.traits.authoritative:
+        return []
+    own = project.tracker.own_files()
+    return [path for path in repository.dirty_paths(project.git) if is_artefact(os.fsencode(path), own)]
+
+
+def commit_tracker_files(project: Project, into: str) -> None:
+    """Commit the tracker's own files where the settings ask for it and the branch that work goes to is checked out."""
+    git = project.git
+    if not project.settings.tracker.commit or git.checked_out() != into or under_way(git.git_dir, bisect=True):
+        return
+    paths = [path for path in uncommitted_tracker_files(project) if (project.root / path).is_file()]
+    if paths:
+        files = {path: read_regular(project.root / path, _LARGEST) for path in paths}
+        commit_files(git, project.tracker.own_files(), files, COMMIT_TRACKER)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import Observer
 from capsule.app.endings import take_away
+from capsule.app.items import commit_tracker_files
 from capsule.app.mission_processes import MissionProcesses, with_recording
 from capsule.app.missions import mission_state
 from capsule.app.planning import MissionPlan, RunRequest, check_agents, check_repository, exclude_our_files
@@ -90,6 +91,9 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
         if told:
             run.tell(f"note: {told}")
         yield services
+        commit_tracker_files(
+            project, request.into or repository.main_branch(project.git, project.settings.project.main)
+        )
 
 
 def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
@@ -143,7 +147,9 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
         if not _only_waits_to_be_published(plan, services):
             names = plan.order.workflow.names()
             move_to(plan.order, services, names[names.index(_last_review(plan.order.workflow)) + 1])
-        return run_until_halt(plan.order, services)
+        state = run_until_halt(plan.order, services)
+        commit_tracker_files(project, plan.order.into)
+        return state
 
 
 def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:

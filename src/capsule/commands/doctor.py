@@ -415,7 +415,7 @@ def _tracker(context: _Context) -> Iterator[Finding]:
         yield Finding("tracker", "warning", warning)
     if tracker.name == "beads":
         yield _beads(tracker, items)
-    elif tracker.name == "beads-file" and project.settings.tracker == "auto":
+    elif tracker.name == "beads-file" and project.settings.tracker.name == "auto":
         there = shutil.which("bd")
         why = "bd is installed, and has no database here:" if there else "bd is not installed, so"
         yield Finding("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")

@@ -28,13 +28,12 @@ from capsule.commands.arguments import commit_option, warn
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
-from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import new_backlog_file
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.repository import dirty_paths
-from capsule.workspaces.state_store import GitStateStore, Rewrite
+from capsule.workspaces.state_store import commit_files
 
 BACKLOG = "BACKLOG.yaml"
 CONFIG = ".capsule/config.yaml"
@@ -173,9 +172,7 @@ def _ignoring(file: Path) -> bytes:
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """Write these files; return the commit that holds exactly them, or ''."""
     if commit and files:
-        nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, (), ())  # noqa: E731
-        state_store = GitStateStore(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
-        return state_store.commit_files(files, "[INIT] A backlog for Capsule")
+        return commit_files(project.git, (BACKLOG,), files, "[INIT] A backlog for Capsule")
     for path, content in files.items():
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(project.root / path, content)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
+from capsule.app.items import COMMIT_TRACKER, uncommitted_tracker_files
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
@@ -54,7 +56,15 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append("  UNVERIFIED: no test command was run on it")
     if merged and state.policy.verify == "warn":
         lines += [f"  {NOT_GREEN}"] if history.on_red else []
-    return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
+    left = [f"  uncommitted: {words}" for words in _uncommitted(project)] if merged else []
+    return "\n".join([*lines, *used, *left, f"  logs:        .capsule/logs/{state.mission}/"])
+
+
+def _uncommitted(project: Project) -> list[str]:
+    """Say in one line which files of the tracker are still to be committed, and how; nothing where none is."""
+    paths = uncommitted_tracker_files(project)
+    command = f"git commit -m {shlex.quote(COMMIT_TRACKER)} -- {shlex.join(paths)}"
+    return [f"{', '.join(paths)}; {command} (tracker.commit: true does it)"] if paths else []
 
 
 def queue_summary(report: RunReport, project: Project) -> str:
@@ -121,6 +131,7 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     if report.follow_ups:
         rows.append(("follow-ups", ", ".join(report.follow_ups)))
+    rows += [("uncommitted", words) for words in (_uncommitted(project) if report.done else [])]
     rows.append(("time", duration(report.seconds)))
     if report.spent.priced or report.spent.counted:
         rows.append(("agents", f"used {in_words(report.spent)}"))
