@@ -61,14 +61,8 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     statuses = (Status.NEW,) if triage else None
     cap, typed = cap_of(run.project, request), request.cap is not None
     plan = RunPlan(f"{RUN}{name}", cap, typed, named, statuses, to_the_end=bool(named))
-
-    def set_up(services: Services) -> tuple[RunPlan, JobSource]:
-        jobs = _ProjectJobs(run, services)
-        if run.form == PLAIN and not triage:
-            _tell_all(run, [*_order_in_words(jobs.places({}), named)])
-        return plan, jobs
-
-    _work_through(run, report, set_up)
+    tells_order = run.form == PLAIN and not triage
+    _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services, tells_order=tells_order)))
     return max([report.exit_code, *report.halts]) if named else report.exit_code
 
 
@@ -177,8 +171,20 @@ def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
 class _ProjectJobs:
     """The queue of a project, and the orders for its missions."""
 
-    def __init__(self, run: RunContext, services: Services, campaign: Campaign | None = None, start: str = "") -> None:
-        """A `campaign` goes on with missions that halted, as `run TASK` would; new ones start from the ref `start`."""
+    def __init__(
+        self,
+        run: RunContext,
+        services: Services,
+        campaign: Campaign | None = None,
+        start: str = "",
+        *,
+        tells_order: bool = False,
+    ) -> None:
+        """A `campaign` goes on with missions that halted, as `run TASK` would; new ones start from the ref `start`.
+
+        `tells_order`: say first what will be taken, and what cannot be.
+        """
+        self._tells_order = tells_order
         self.guardrails = guardrails_of(run.project.settings)
         self._run, self._services, self._campaign, self._start = run, services, campaign, start
         self._project, self._tracker, self._request = run.project, run.project.tracker, run.request
@@ -213,6 +219,8 @@ class _ProjectJobs:
         services = replace(self._services, words=plan.words)
         check_agents(plan, services)
         exclude_our_files(plan)
+        if self._tells_order and not self._taken:  # now that nothing is refused
+            _tell_all(self._run, [*_order_in_words(self.places({}), self._request.items or None)])
         earlier = self._states.pop(item.id, None)
         self._taken.add(item.id)
         going_on = earlier is not None and earlier.under_way
