@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from capsule.catalog import Catalog
-from capsule.core.budget import UNLIMITED, Allowance
+from capsule.core.budget import UNLIMITED, Allowance, Budget
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Event,
@@ -212,4 +212,4 @@ def shown(
 ) -> MissionSummary:
     """As a screen has it at that second, `quiet` seconds after the agent last did something."""
     presence = Presence(pid, doing, at(now - quiet) if doing else "")
-    return read_mission(events, MOST_ATTEMPTS).summary(presence, at(now), allowed)
+    return read_mission(events, MOST_ATTEMPTS).summary(presence, at(now), Budget(mission=allowed))

@@ -156,6 +156,8 @@ def test_costs_are_held_against_a_budget_only_where_there_is_one() -> None:
     assert "budget: $" not in plain(cost_page(view, None, 80))
     limited = replace(view, allowed=Allowance(usd=5.0))
     assert "of $5.00" in plain(cost_page(limited, None, 80))
+    of_a_run = plain(cost_page(replace(view, allowed_in_run=Allowance(usd=9.0, seconds=60.0)), None, 80))
+    assert "budget of a run, all its missions together: $9.00, 1 min" in of_a_run and "no budget set" not in of_a_run
 
 
 # ---- answers

@@ -32,8 +32,7 @@ class JournalWatcher:
                 from capsule.wiring import budget_of  # noqa: PLC0415 - start-up of `show`
 
                 self.journal = self._project.journal(read_only=True)
-                budget = budget_of(self._project.settings).mission
-                self._watch = Watch(self.journal, self._project.logs().folder, budget)
+                self._watch = Watch(self.journal, self._project.logs().folder, budget_of(self._project.settings))
             return self._watch.look(SystemClock().now())
         except CapsuleError:
             self._watch = None  # what is mended meanwhile is opened anew

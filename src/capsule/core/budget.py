@@ -31,6 +31,9 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     run: Allowance = Allowance()
 
 
+NO_BUDGET = Budget()
+
+
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sum of what some runs of agents used, as far as it is known."""
 
@@ -87,6 +90,13 @@ def left(spent: Spending, allowed: Allowance) -> Allowance:
 def least(*amounts: float | None) -> float | None:
     """Return the tightest of several limits."""
     return min((amount for amount in amounts if amount is not None), default=None)
+
+
+def limits_in_words(allowed: Allowance) -> str:
+    """Describe a limit as `$10.00, 1,000,000 tokens, 2 h`; '' where there is none."""
+    usd = _usd(allowed.usd) if allowed.usd is not None else ""
+    tokens = f"{allowed.tokens:,} tokens" if allowed.tokens is not None else ""
+    return ", ".join(filter(None, (usd, tokens, duration(allowed.seconds) if allowed.seconds is not None else "")))
 
 
 def in_words(spent: Spending) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.budget import UNLIMITED, Allowance, Spending, total
+from capsule.core.budget import NO_BUDGET, UNLIMITED, Allowance, Budget, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
 from capsule.core.event import (
     Abandoned,
@@ -205,7 +205,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         change = _CHANGES.get(type(event))
         return change(known, event) if change else known
 
-    def summary(self, presence: Presence, now: str, allowed: Allowance = UNLIMITED) -> MissionSummary:
+    def summary(self, presence: Presence, now: str, budget: Budget = NO_BUDGET) -> MissionSummary:
         """Join what the events say with who is at it, as of now."""
         pid = presence.pid
         condition, status, sentence = self._standing(pid)
@@ -225,7 +225,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             started_by=presence.started_by,
             doing=() if pid is None else presence.doing,
             active_at=presence.at,
-            allowed=allowed,
+            allowed=budget.mission,
+            allowed_in_run=budget.run,
         )
 
     def _standing(self, pid: int | None) -> tuple[Condition, MissionStatus, str]:
@@ -504,6 +505,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     doing: tuple[str, ...] = ()
     active_at: str = ""
     allowed: Allowance = UNLIMITED
+    allowed_in_run: Allowance = UNLIMITED
+    """For all missions of a run together."""
     diff: Diff = Diff()
     """Filled in by whoever counts lines."""
     parts: tuple[MissionSummary, ...] = ()
@@ -754,7 +757,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             return replace(run, closed=(*self.closed, event))
         return replace(run, ended=event) if isinstance(event, RunEnded) else run
 
-    def summary(self, presence: Presence, now: str, _allowed: Allowance = UNLIMITED) -> RunSummary:
+    def summary(self, presence: Presence, now: str, _budget: Budget = NO_BUDGET) -> RunSummary:
         return replace(self, as_of=now, pid=presence.pid)
 
     @property

@@ -19,7 +19,7 @@ import msgspec
 
 from capsule.adapters import JournalReader
 from capsule.core.board import Board, gather_board
-from capsule.core.budget import UNLIMITED, Allowance
+from capsule.core.budget import NO_BUDGET, Budget
 from capsule.core.event import is_mission
 from capsule.core.history import (
     MOST_ATTEMPTS,
@@ -40,8 +40,8 @@ _LONGEST_PIECE = 256 * 1024
 class Watch:
     """`folder` is where a mission's live file lies."""
 
-    def __init__(self, journal: JournalReader, folder: Callable[[str], Path], allowed: Allowance = UNLIMITED) -> None:
-        self._journal, self._folder, self._allowed = journal, folder, allowed
+    def __init__(self, journal: JournalReader, folder: Callable[[str], Path], budget: Budget = NO_BUDGET) -> None:
+        self._journal, self._folder, self._budget = journal, folder, budget
         self._version = -1
         self._epochs: dict[str, int] = {}
         self._seen: dict[str, int] = {}
@@ -88,9 +88,9 @@ class Watch:
         if name in self._held:
             pid = self._held[name]
             tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
-            return history.summary(tail.look(pid, self._started_by[pid]), now, self._allowed)
+            return history.summary(tail.look(pid, self._started_by[pid]), now, self._budget)
         if name not in self._at_rest:
-            self._at_rest[name] = history.summary(NOBODY, now, self._allowed)
+            self._at_rest[name] = history.summary(NOBODY, now, self._budget)
         return self._at_rest[name]
 
 

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from capsule.core.board import Board
-from capsule.core.budget import UNLIMITED, Spending, in_words, total
+from capsule.core.budget import UNLIMITED, Spending, in_words, limits_in_words, total
 from capsule.core.history import MissionSummary
 from capsule.core.status import MissionStatus
 from capsule.reports.style import printable
@@ -64,10 +64,12 @@ def _lines(words: str) -> list[str]:
 def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
     """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
     lines = [*drawing.paragraph(agents_used(view.spent), width, STRONG)]
-    limits = "no budget set"
-    if view.allowed != UNLIMITED:
-        limits = f"budget: {drawing.money(view.spent, view.allowed)}"
-    lines += [*drawing.paragraph(limits, width, FAINT), Content("")]
+    limits = [f"budget: {drawing.money(view.spent, view.allowed)}"] if view.allowed != UNLIMITED else []
+    whole_run = limits_in_words(view.allowed_in_run)
+    limits += [f"budget of a run, all its missions together: {whole_run}"] if whole_run else []
+    for line in limits or ["no budget set"]:
+        lines += drawing.paragraph(line, width, FAINT)
+    lines.append(Content(""))
     ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]
     for phase in dict.fromkeys(attempt.phase for attempt in ours):
         attempts = [attempt for attempt in ours if attempt.phase == phase]
