@@ -17,9 +17,7 @@ LINE = json.dumps(GOOD, separators=(",", ":"), ensure_ascii=False).encode()
 COMMAND = """
 import argparse, sys
 from capsule.commands import parse_signal
-parser = argparse.ArgumentParser()
-parse_signal.arguments(parser)
-sys.exit(parse_signal.run(parser.parse_args()))
+sys.exit(parse_signal.run(argparse.Namespace()))
 """
 MEASURED = """
 import resource, subprocess, sys

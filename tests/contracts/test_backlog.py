@@ -1111,6 +1111,11 @@ def apply_to_model(model: dict[str, dict[str, Any]], last: int, assignment: Assi
             last += 1
             new = {"id": f"WRK-{last:03}", "status": "new", **values}
             model[f"WRK-{last:03}"] = {name: value for name, value in new.items() if value}
+        case Exists(_, values):  # it is known: what is new about it is added
+            known = next(item for item in model.values() if item.get("title") == values["title"])
+            held, context = known.get("description", ""), str(values.get("description") or "")
+            if context and context not in held:
+                known["description"] = f"{held.rstrip()}\n\n{context}" if held.strip() else context
     return last
 
 

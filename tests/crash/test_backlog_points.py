@@ -28,7 +28,10 @@ from .ending import check_no_strays, events_of, gone_soon, names_of, survivors
 from .every_turn import HALF_DONE, WALKED, BacklogProject, make_backlog_project, waiting_script
 from .points import ALL, is_event
 
-EVENTS = ("run_started", "run_ended", "mission_started", "step_begun", "step_ended", "recorded", "observed", "salvaged")
+EVENTS = (
+    *("run_started", "run_ended", "mission_started", "step_begun", "step_ended"),
+    *("recorded", "observed", "salvaged", "warned"),
+)
 CHAINS = 4
 ALONE = 24
 
