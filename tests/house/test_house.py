@@ -50,7 +50,7 @@ def test_the_command_that_runs_missions_never_loads_a_terminal_interface() -> No
 @pytest.mark.promise("house.imports")
 def test_asking_for_the_version_loads_next_to_nothing() -> None:
     loaded = modules_after("from capsule.cli import main; sys.argv=['capsule','--version']; main()")
-    assert not {"argparse", "msgspec", "sqlite3", "capsule.wiring"} & loaded
+    assert not {"argparse", "msgspec", "sqlite3", "typing", "capsule.wiring"} & loaded
 
 
 def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) -> None:

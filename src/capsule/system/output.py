@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TextIO
+
+TYPE_CHECKING = False  # importing typing would cost `--version` half of its time
+if TYPE_CHECKING:
+    from typing import Any, TextIO
 
 
 class LastingOutput:
