@@ -23,7 +23,7 @@ from pathlib import Path
 
 from capsule.system.git import Git
 from capsule.system.process import Command, SupervisorClient
-from capsule.system.sandbox import Sandbox, homes, level
+from capsule.system.sandbox import Bubblewrap, homes, level
 from capsule.workspaces.git_worktree import GitWorktree
 
 ROUNDS = int(os.environ.get("ROUNDS", "30"))
@@ -47,9 +47,9 @@ def a_repository(root: Path) -> Git:
 class Phase:
     """A mission's worktree, and a way to run one command in it as a phase does."""
 
-    def __init__(self, git: Git, mission: str, supervisor: SupervisorClient, sandbox: Sandbox | None) -> None:
+    def __init__(self, git: Git, mission: str, supervisor: SupervisorClient, sandbox: Bubblewrap | None) -> None:
         self.sandbox, self._supervisor = sandbox, supervisor
-        self.place = GitWorktree(git, mission, confined=sandbox is not None)
+        self.place = GitWorktree(git, mission, mounted=sandbox is not None, confined=sandbox is not None)
         self.place.prepare(git.resolve("HEAD"))
         self._out = git.capsule_dir / f"{mission}.out"
         self._env = dict(os.environ)
@@ -75,7 +75,7 @@ class Phase:
         return seconds * 1000
 
 
-def by_the_clock(script: str, git: Git, sandbox: Sandbox) -> tuple[list[float], list[float]]:
+def by_the_clock(script: str, git: Git, sandbox: Bubblewrap) -> tuple[list[float], list[float]]:
     with SupervisorClient() as supervisor:
         bare, boxed = Phase(git, "bare", supervisor, None), Phase(git, "boxed", supervisor, sandbox)
         rounds = [(bare.run(script), boxed.run(script)) for _ in range(ROUNDS + 1)][1:]
@@ -83,7 +83,7 @@ def by_the_clock(script: str, git: Git, sandbox: Sandbox) -> tuple[list[float], 
     return sorted(outside), sorted(inside)
 
 
-def by_processors(script: str, git: Git, sandbox: Sandbox | None) -> float:
+def by_processors(script: str, git: Git, sandbox: Bubblewrap | None) -> float:
     """Milliseconds a phase, of ours and of everything that we started; a supervisor's count when it has gone."""
     before = _worked()
     with SupervisorClient() as supervisor:
@@ -107,7 +107,7 @@ def main() -> int:
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         git = a_repository(Path(folder, "project"))
-        sandbox = Sandbox(found, (str(git.root), str(git.common_dir)), homes(os.environ))
+        sandbox = Bubblewrap(found, (str(git.root), str(git.common_dir)), homes(os.environ))
         for name, script in (("true", "true"), ("a commit", COMMIT)):
             outside, inside = by_the_clock(script, git, sandbox)
             worst = max(worst, inside[0] - outside[0])

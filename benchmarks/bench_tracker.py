@@ -3,6 +3,9 @@
 Of the file, the floor is to read it and `json.loads` each of its lines. Of bd, it is the same with what one bare `bd
 export` prints, by a stand-in that does nothing else; ours asks for what is ready as well. What counts is the time that
 processors worked for it, children included. Both are measured in the same rounds, and the best of them counts.
+
+Then whole commands, as a user runs them, on ten and on ten thousand beads of either kind, as multiples of `capsule
+version`: what ten cost is start-up.
 """
 
 from __future__ import annotations
@@ -11,13 +14,19 @@ import json
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 from capsule.trackers import beads, beads_file
 
 SIZES = (10, 1_000)
+MANY = 10_000
+CAPSULE = str(Path(sys.executable).with_name("capsule"))
+COMMANDS = (["status"], ["run", "--dry-run"])
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 STAMP = "2026-01-05T09:00:00Z"
 STAND_IN = """\
@@ -27,6 +36,7 @@ for word; do
     version) echo '{"version": "1.0.5"}'; exit ;;
     export) exec cat .beads/issues.jsonl ;;
     ready) exec cat .beads/ready.json ;;
+    show) exec grep -m 1 -F "\\"id\\": \\"$2\\"" .beads/issues.jsonl ;;
     esac
 done
 exit 1
@@ -97,12 +107,36 @@ def of_bd(root: Path) -> float:
     )
 
 
+def of_commands(root: Path, tracker: str) -> list[float]:
+    """Each command on a project of this tracker, as a multiple of saying the version."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "CAPSULE_", "PYTHON"))}
+    (root / ".capsule").mkdir(exist_ok=True)
+    (root / ".capsule/config.yaml").write_text(
+        f"tracker: {tracker}\nagent: instant\nagents: {{instant: {{command: [sh]}}}}\n"
+    )
+
+    def run(*argv: str) -> None:
+        subprocess.run(argv, cwd=root, env=env, capture_output=True, check=True)
+
+    run("git", "init", "-q")
+    run("git", "-c", "user.name=Bench", "-c", "user.email=bench@localhost", "commit", "-q", "--allow-empty", "-m", "x")
+    return [ratio(partial(run, CAPSULE, *words), partial(run, CAPSULE, "version")) for words in COMMANDS]
+
+
 def main() -> None:
     print(f"{'beads':>6}  {'file: items / rows parsed':>25}  {'bd: items / export, rows parsed':>31}")
     for count in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             make_project(Path(folder), count)
             print(f"{count:>6,}  {of_the_file(Path(folder)):>25.1f}  {of_bd(Path(folder)):>31.1f}")
+    print("whole commands, as multiples of `capsule version` (aim at ten thousand: at most 10)")
+    for tracker, count in product(("beads-file", "beads"), (SIZES[0], MANY)):
+        with tempfile.TemporaryDirectory() as folder:
+            make_project(Path(folder), count)
+            os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+            found = zip(COMMANDS, of_commands(Path(folder), tracker), strict=True)
+            cells = "".join(f"   {' '.join(words)}: {times:.1f}" for words, times in found)
+            print(f"{count:>6,}  {tracker:>10}{cells}")
 
 
 if __name__ == "__main__":

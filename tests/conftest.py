@@ -29,7 +29,7 @@ for _profile, _examples in (("all examples", 100), ("a fifth of the examples", 2
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 3 * 1024**3
-_NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_")
+_NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_", "COLUMNS")
 _LEVEL = sandbox.level("auto", os.environ)
 UNBROKEN = {"CAPSULE_EVIDENCE__MUTANTS": "0"}
 """No mutants: they cost more than the mission. Tests about them set their own number."""

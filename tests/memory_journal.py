@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from capsule.adapters import Journal
+from capsule.adapters import Beside, Journal
 from capsule.core.errors import LockHeld
 from capsule.core.event import Event, Spawned, StepBegun, StepEnded, decode, encode
-from capsule.core.schedule import refuse_over_cap
+from capsule.core.run import admitted
 from capsule.core.state import Step
 
 
@@ -31,33 +31,28 @@ class MemoryJournal(Journal):
         finally:
             self._held.remove(stream)
 
-    @contextmanager
-    def join(self, stream: str, epoch: int) -> Iterator[None]:
-        yield
-
     def once(
         self,
         step: Step,
         begun: StepBegun,
         perform: Callable[[], StepEnded],
-        beside: tuple[str, Event] | None = None,
+        beside: Beside | None = None,
+        ends_beside: Callable[[StepEnded], Beside | None] = lambda _: None,
     ) -> StepEnded:
         for _, event in self.events(step.mission):
             if isinstance(event, StepEnded) and event.key == step.key:
                 return event
         self.note(step.mission, begun, beside)
         ended = perform()
-        self.note(step.mission, ended)
+        self.note(step.mission, ended, ends_beside(ended))
         return ended
 
-    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
-        rows = [(stream, event), *([beside] if beside else [])]
-        for name, each in rows:
-            if name not in self._held:
-                raise LockHeld(f"{name} is written to without its claim.", "Claim it first.")
-            if isinstance(each, Spawned):
-                refuse_over_cap(event for _, event in self.events(name))
-        for name, each in rows:
+    def note(self, stream: str, event: Event, beside: Beside | None = None) -> None:
+        if stream not in self._held:
+            raise LockHeld(f"{stream} is written to without its claim.", "Claim it first.")
+        if beside and isinstance(beside[1], Spawned):
+            beside = beside[0], admitted(beside[1], (event for _, event in self.events(beside[0])))
+        for name, each in [(stream, event), *([beside] if beside else [])]:
             self._streams[name].append(encode(each))
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:

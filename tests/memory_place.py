@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capsule.adapters import Candidate, Draft, Published, TestSite
+from capsule.adapters import Candidate, Draft, MissionMerge, Published, TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
@@ -381,9 +381,14 @@ class MemoryTrunk:
     def holds(self, commit: str) -> bool:
         return commit in self._repository.history(self.tip())
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
+    def tree(self, commit: str = "") -> str:
+        return self._repository.commits[commit or self.tip()].tree
+
+    def propose(
+        self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "", *, onto: str = ""
+    ) -> Candidate:
         assert draft is None, "a tracker that keeps its state in the project needs git"
-        onto = self.tip()
+        onto = onto or self.tip()
         if not self.holds(base):
             raise Refused(f"{self.branch} was rewritten.", "Rebuild the work on it: run with --rebase")
         merged, conflicts = self._repository.merged(base, onto, tip)
@@ -392,6 +397,13 @@ class MemoryTrunk:
             tip = self._repository.commit(said.tree, said.parents, f"{subject}\n\n{said.message.strip()}\n")
         tree = self._repository.graft(merged, onto)
         return Candidate(self._repository.commit(tree, [onto, tip], message), tree, onto, conflicts)
+
+    def gather(self, last: str, message: str) -> Candidate:
+        onto, tree = self.tip(), self.tree(last)
+        return Candidate(self._repository.commit(tree, [onto, last], message), tree, onto)
+
+    def merged_since(self, base: str) -> list[MissionMerge]:
+        return []
 
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:

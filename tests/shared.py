@@ -37,7 +37,7 @@ def found_once(folders: pytest.TempPathFactory, name: str, find: Callable[[], Fo
 
 def settings_of_nobody() -> dict[str, str]:
     """Our environment without settings but that of the sandbox: the tests' own switches would be mistyped ones."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAPSULE_", "COLUMNS"))}
     return kept | UNSANDBOXED
 
 

@@ -138,6 +138,8 @@ class Ran(Struct, frozen=True):
     log: Path
     report: TestReport = TestReport()
     """How each test ended, where the runners behind the command were asked and told."""
+    beside: bool = False
+    """Other runners of Capsule were at work on this machine meanwhile."""
 
 
 class TestSite(NamedTuple):
@@ -164,12 +166,13 @@ class Shell(Protocol):
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
         junit: Sequence[str] = (),
+        alone: bool | None = None,
     ) -> Ran:
         """Run one command line through `sh -c`, output to the log file; end the whole process tree when it ends.
 
         `sandbox_paths` says what it may touch in a sandbox; without any, the folder it runs in. With a folder for
         `reports`, test runners behind the command are asked to tell how each test ended; `junit` are globs of XML that
-        it writes.
+        it writes. `alone`: for a test run, whether it waits until no other one is under way on this machine.
         """
 
 
@@ -333,6 +336,14 @@ class Published(Struct, frozen=True):
     left_alone: tuple[str, ...] = ()
 
 
+class MissionMerge(Struct, frozen=True):
+    """A mission's merge, and the paths that it changed."""
+
+    mission: str
+    commit: str
+    paths: tuple[str, ...]
+
+
 class Trunk(Protocol):
     """The branch that work is merged into (workspaces/trunk.py): the only code that moves it."""
 
@@ -344,12 +355,24 @@ class Trunk(Protocol):
     def holds(self, commit: str) -> bool:
         """Tell whether a commit is in its history."""
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
+    def tree(self, commit: str = "") -> str:
+        """Return the tree of a commit, or the one that the branch has now."""
+
+    def propose(
+        self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "", *, onto: str = ""
+    ) -> Candidate:
         """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit.
 
+        It is built on the branch, or on another commit that the branch may become (`onto`).
         The commit at the tip gets this subject, if one is given, and its own message becomes the body.
         `draft` says what else is to be in it: from the commit it is built on to the content of files.
         """
+
+    def gather(self, last: str, message: str) -> Candidate:
+        """Build one merge commit that brings a chain of merges, of which this is the last."""
+
+    def merged_since(self, base: str) -> Sequence[MissionMerge]:
+        """List the merges of missions that came to it after this commit, the newest first."""
 
     def publish(self, candidate: Candidate) -> Published:
         """Move by compare-and-swap, then bring checkouts along where that loses nothing. Safe to repeat."""
@@ -482,33 +505,37 @@ class JournalReader(Protocol):
         """Free what reading has opened. Safe to repeat."""
 
 
+Beside = tuple[str, Event]
+"""An event of a second stream, with the stream."""
+
+
 class Journal(JournalReader, Protocol):
     """Remember what happens (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
         """Hold a stream, and return the number of this claim; raise LockHeld where another process does."""
 
-    def join(self, stream: str, epoch: int) -> AbstractContextManager[None]:
-        """Write to a stream under the claim of that number, which another process holds, until somebody claims it anew.
-
-        This is how runners note in their run's stream which agents they start.
-        """
-
     def once(
         self,
         step: Step,
         begun: StepBegun,
         perform: Callable[[], StepEnded],
-        beside: tuple[str, Event] | None = None,
+        beside: Beside | None = None,
+        ends_beside: Callable[[StepEnded], Beside | None] = lambda _: None,
     ) -> StepEnded:
         """Return the recorded outcome of a step, or: write `begun`, perform, write the outcome.
 
-        `beside` is an event of another stream that we hold or have joined, written in the same transaction as `begun`.
-        Where it is a `Spawned` over the cap of its run, nothing is written, and Paused is raised.
+        `beside` is written in the same transaction as `begun`, what `ends_beside` makes of the outcome in the same
+        transaction as that. Where `beside` is a `Spawned` that its run does not admit, nothing is written, and
+        Paused or NotYet is raised.
         """
 
-    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
-        """Remember a fact that is not a step; with another of a second stream, both or neither."""
+    def note(self, stream: str, event: Event, beside: Beside | None = None) -> None:
+        """Remember a fact that is not a step; with another of a second stream, both or neither.
+
+        The claim of the first stream is enough: so missions count in their run's stream, and hand in their work,
+        whoever holds that stream.
+        """
 
 
 class Order(Struct, frozen=True):
@@ -533,12 +560,13 @@ class Order(Struct, frozen=True):
 
 
 class RunLease(Struct, frozen=True):
-    """The run that a mission is part of: its runner writes to the run's stream for as long as this claim lasts."""
+    """The run that a mission is part of: its agents are counted in the run's stream, for as long as the run is open."""
 
     stream: str
-    epoch: int
     leaves_at: Status | None = None
     """The item goes back into the queue when it has another status than this."""
+    outlives_queue: bool = False
+    """The mission goes on where the process of its queue is killed; the next one finds it."""
 
 
 class Runners(Protocol):
@@ -547,8 +575,14 @@ class Runners(Protocol):
     def start(self, order: Order, lease: RunLease) -> None:
         """Start a mission, or go on with it."""
 
-    def wait(self) -> tuple[str, CapsuleError | None]:
-        """Wait until one that was started has stopped; return its mission, and the error that stopped it."""
+    def adopt(self, mission: str) -> None:
+        """Wait for a mission too that a queue has started which is gone."""
+
+    def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None] | None:
+        """Wait until one has stopped; return its mission, and the error that stopped it.
+
+        Return None where none has after so many seconds.
+        """
 
 
 class Observer(Protocol):

@@ -48,7 +48,7 @@ def _make_streams_usable() -> None:
 
 def _help() -> int:
     print("usage: capsule COMMAND [options]\n")
-    print("Runs coding agents unattended, checks what they claim, and merges only what is proven.")
+    print("Runs coding agents unattended, checks their claims, and merges what is proven.")
     for title, group in GROUPS.items():
         print(f"\n{title}:")
         for name, verb in group.items():

@@ -14,6 +14,7 @@ from pathlib import Path
 from capsule import __version__
 from capsule.core.errors import CapsuleError
 from capsule.core.redaction import Redactor
+from capsule.reports.style import fitted
 from capsule.system.files import CannotWrite
 from capsule.system.output import silence
 from capsule.system.secrets import spelled, values_of
@@ -25,9 +26,9 @@ def explain(fault: Exception, words: list[str]) -> int:
         fault = _full_disk(fault)
     safe = Redactor(spelled(values_of(os.environ))).text
     if isinstance(fault, CapsuleError):
-        print(f"capsule: {safe(fault.message)}", file=sys.stderr)
+        print(fitted(f"capsule: {safe(fault.message)}", sys.stderr), file=sys.stderr)
         if fault.hint:
-            print(f"  {safe(fault.hint)}", file=sys.stderr)
+            print(fitted(f"  {safe(fault.hint)}", sys.stderr), file=sys.stderr)
         return fault.exit_code
     print(f"capsule: this is a bug in Capsule: {type(fault).__name__}: {safe(str(fault))}", file=sys.stderr)
     print(f"  Nothing is lost. Please report it with {_write_report(fault, words, safe)}.", file=sys.stderr)

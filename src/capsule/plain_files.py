@@ -114,7 +114,9 @@ def _refuse_bombs(text: str, source: str) -> None:
 
 def count_aliases(text: str) -> int:
     """Count the places of a YAML text that may repeat what an anchor names."""
-    anchors = {found[2] for found in re.finditer(_ANCHOR, text) if found[1] == "&"} if "&" in text else set()
+    if "&" not in text:
+        return 0
+    anchors = {found[2] for found in re.finditer(_ANCHOR, text) if found[1] == "&"}
     return sum(found[1] == "*" and found[2] in anchors for found in re.finditer(_ANCHOR, text) if anchors)
 
 

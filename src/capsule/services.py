@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from capsule.adapters import (
     Agent,
     Archive,
+    Beside,
     Clock,
     Journal,
     Observer,
@@ -22,7 +23,7 @@ from capsule.adapters import (
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
-from capsule.core.event import Event
+from capsule.core.event import Allowance, Spent, StepEnded
 from capsule.core.state import MissionState, Step
 
 
@@ -34,6 +35,10 @@ class Limits(Struct, frozen=True):
     wait_seconds: float = 6 * 3600
     """How long it waits in all for a provider that turns its agent away."""
     budget: Budget = field(default_factory=Budget)
+    batch: int = 1
+    """How many missions may be merged with one commit."""
+    gates: int = 1
+    """How many merges into one branch are tested at the same time."""
 
 
 StartRecording = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
@@ -47,12 +52,24 @@ class RunLimits(Struct, frozen=True):
         """Tell whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
         return False
 
-    def spawn_event(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
+    def spawn_event(self, step: Step) -> Beside | None:  # noqa: ARG002
         """Return what a start of an agent adds to the run's own stream, in the transaction that begins the step."""
+        return None
+
+    def end_event(self, step: Step, ended: StepEnded) -> Beside | None:  # noqa: ARG002
+        """Return what the end of an agent adds to the run's own stream, in the transaction that ends the step."""
+        return None
+
+    def spent_event(self, step: Step, spent: Spent) -> Beside | None:  # noqa: ARG002
+        """Return what an agent that has to start again adds to the run's own stream."""
         return None
 
     def spending(self) -> Spending | None:
         """Return what the run has used up so far; None where nobody counts."""
+        return None
+
+    def may_use(self, step: Step) -> Allowance | None:  # noqa: ARG002
+        """Return the share of the run's budget that is left for the agent of this step; None where nobody counts."""
         return None
 
 
@@ -80,8 +97,8 @@ class Services(Struct, frozen=True):
     """Returns a random name that no agent can have known."""
     pid: int = 0
     limits: Limits = Limits()
-    exported: Mapping[str, str] = field(default_factory=dict)
-    """Environment that agents and commands are given on top of their own."""
+    exported: Callable[[], Mapping[str, str]] = dict
+    """Returns the environment that agents and commands are given on top of their own."""
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
     recorder: StartRecording = lambda _place, _before: lambda _briefing, _transcript: None

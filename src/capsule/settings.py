@@ -60,6 +60,11 @@ class _Execution(_Section, frozen=True):
     """How often each review may send work back. Unset: as the workflow says."""
     default_phase_cap: Count = 100
     """How many agents one run may start, retries included; `--cap` sets it for one run."""
+    jobs: Literal["auto"] | Count = 1
+    """How many missions a run works on at the same time; `--jobs` sets it for one run. `auto`: as many as there are
+    processors and memory for, at most 4."""
+    gates: Count = 1
+    """How many merges into the same branch are tested at the same time, each as if those before it were merged."""
     triage_first: bool = False
     """Whether a run assesses all new items of a backlog before it works on others; `--triage-first` for one run."""
     max_wait_minutes: Minutes = 360
@@ -193,6 +198,9 @@ class _Confinement(_Section, frozen=True):
 
     network: bool = True
     """Whether the sandbox has network access."""
+    test_network: Literal["shared", "own"] = "shared"
+    """The network of tests in bubblewrap: `shared` is as `network` says; `own` gives each run a loopback interface and
+    nothing else, so that its ports are its own, and it reaches no database or other service of the machine."""
     readable: Texts = ()
     """Paths in your home that the sandbox does not hide."""
     writable: Texts = ()
@@ -221,6 +229,9 @@ class _GitOptions(_Section, frozen=True):
 
 
 class _MergeOptions(_Section, frozen=True):
+    batch: Count = 1
+    """How many missions that wait to be merged may be tested together, and merged with one commit. Twice as many after
+    each green test run, one after a red one. Each keeps a merge of its own, which can be reverted."""
     push: bool = False
     """Not used yet. Capsule never pushes."""
 
@@ -247,8 +258,9 @@ class Settings(_Section, frozen=True):
     verify: Literal["strict", "warn", "off"] = "strict"
     """`strict`: a refuted PASS goes back to the agent. `warn`: it is recorded. `off`: nothing is checked."""
     evidence: _EvidenceOptions = _EvidenceOptions()
-    sandbox: Literal["auto", "required", "off"] = "auto"
-    """Whether agents and tests run in bubblewrap: `auto` if it works, `required` always or not at all, `off` never."""
+    sandbox: Literal["auto", "required", "off", "bubblewrap", "sandbox-exec"] = "auto"
+    """Whether agents and tests run in a sandbox, bubblewrap or on macOS sandbox-exec: `auto` if it works, `required`
+    always or not at all, `off` never. The name of one requires that one."""
     confinement: _Confinement = _Confinement()
     environment: _EnvironmentOptions = _EnvironmentOptions()
     skills: Literal["auto", "always", "never"] = "auto"
@@ -273,7 +285,19 @@ NOT_YET = ("merge.push",)
 
 ENV_PREFIX = "CAPSULE_"
 _TOLD_TO_CHILDREN = (
-    *("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE", "REPOSITORY"),
+    *(
+        "COMMIT_MSG",
+        "MISSION",
+        "ITEM",
+        "PHASE",
+        "RUN",
+        "RESULT",
+        "KEEPER",
+        "WORKTREE",
+        "REPOSITORY",
+        "SLOT",
+        "PORT_BASE",
+    ),
     *("NOTIFICATION", "NOTIFICATION_WORDS"),
 )
 NO_SETTINGS = frozenset(ENV_PREFIX + name for name in _TOLD_TO_CHILDREN)

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +17,10 @@ from capsule.adapters import Agent, Observer, Place, Ran, Tracker
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
-from capsule.core.budget import Allowance, Budget
+from capsule.core.budget import Budget
 from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, SettingsError
+from capsule.core.event import Allowance
 from capsule.core.redaction import Redactor
 from capsule.presets import described, presets
 from capsule.project import Project
@@ -27,13 +28,17 @@ from capsule.reports.live import FanOut, LiveFile
 from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
+from capsule.system.folders import own_cache
+from capsule.system.neighbours import SLOT, Neighbours
 from capsule.system.process import SupervisorClient, end_leftovers
-from capsule.system.sandbox import Sandbox, homes, level
+from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
+from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
+from capsule.workspaces.room import missing_room
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.state_store import open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
@@ -118,12 +123,15 @@ def agent_maker(
     return make
 
 
+_SANDBOXES: Mapping[str, type[Sandbox]] = {BUBBLEWRAP: Bubblewrap, SANDBOX_EXEC: SandboxExec}
+
+
 def find_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
     """Make the sandbox for agents and commands, where there is one; they may read `shown` of the home."""
     found, open_for = level(settings.sandbox, env), settings.confinement
     if not found.program:
         return None
-    return Sandbox(
+    return _SANDBOXES[found.name](
         found,
         shown=tuple(map(str, shown)),
         homes=homes(env),
@@ -151,18 +159,20 @@ def open_services(
     observer = FanOut(observer, LiveFile(logs.folder, SystemClock().now), redactor=redactor)
     if not dry:
         end_leftovers(project.registry)
+    exported = {"CAPSULE_REPOSITORY": str(project.git.common_dir)}
     with (
+        closing(Neighbours(own_cache(project.env))) as neighbours,
         _no_secrets_told(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        shell = _shell(project, supervisor, stop, sandbox)
+        shell = _shell(project, supervisor, stop, sandbox, neighbours)
         agents = partial(agent_maker, settings, project.root, supervisor, stop, model=model, sandbox=sandbox)
         yield Services(
             tracker=tracker,
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
-            place=_places(project, tracker, shell, confined=sandbox is not None),
+            place=_places(project, tracker, shell, sandbox),
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
@@ -174,12 +184,14 @@ def open_services(
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
-            exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
+            exported=lambda: exported if dry else {**exported, **neighbours.variables()},
             limits=Limits(
                 settings.execution.phase_timeout_minutes * 60,
                 settings.execution.idle_timeout_minutes * 60,
                 settings.execution.max_wait_minutes * 60,
                 budget_of(settings),
+                settings.merge.batch,
+                settings.execution.gates,
             ),
         )
     journal.close()
@@ -194,15 +206,28 @@ def _provisions(project: Project, shell: SupervisedShell, seconds: float) -> Pro
 
 
 def _shell(
-    project: Project, supervisor: SupervisorClient, stop: Stop | None, sandbox: Sandbox | None
+    project: Project,
+    supervisor: SupervisorClient,
+    stop: Stop | None,
+    sandbox: Sandbox | None,
+    neighbours: Neighbours | None = None,
 ) -> SupervisedShell:
     """Make the shell for the project's own commands."""
-    at_checkout_path, allow = project.settings.confinement.at_checkout_path, project.settings.environment.allow
-    return SupervisedShell(supervisor, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
+    settings, inside_a_mission = project.settings, SLOT in project.env
+    return SupervisedShell(
+        supervisor,
+        stop,
+        sandbox=sandbox,
+        allow=settings.environment.allow,
+        at_checkout_path=settings.confinement.at_checkout_path,
+        own_network=settings.confinement.test_network == "own" and isinstance(sandbox, Bubblewrap),
+        # The mission around it has its turn, which those behind it in the line wait for.
+        neighbours=None if inside_a_mission else neighbours,
+    )
 
 
 def _places(
-    project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
+    project: Project, tracker: Tracker, shell: SupervisedShell, sandbox: Sandbox | None
 ) -> Callable[[str, str], Place]:
     provisions = _provisions(project, shell, project.settings.execution.phase_timeout_minutes * 60)
 
@@ -214,8 +239,10 @@ def _places(
             mission,
             artefacts=tracker.own_files(),
             **provisions._asdict(),
-            confined=confined,
+            mounted=sandbox is not None and sandbox.level.mounts,
+            confined=sandbox is not None and sandbox.level.proven,
             not_ours=partial(is_of_another_item, mission) if tracker.traits.documents else lambda _path: False,
+            missing_room=partial(missing_room, project.git, project.env),
         )
 
     return place
@@ -223,16 +250,22 @@ def _places(
 
 def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
     """Run a test command on a commit, in a gate that is removed afterwards."""
-    with tempfile.TemporaryDirectory() as folder, SupervisorClient(secrets=project.redactor.spellings) as supervisor:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SupervisorClient(secrets=project.redactor.spellings) as supervisor,
+        closing(Neighbours(own_cache(project.env))) as neighbours,
+    ):
         sandbox = find_sandbox(project.settings, project.env, (project.root, project.git.common_dir))
         shell = _shell(project, supervisor, None, sandbox)
         provisions = _provisions(project, shell, seconds)
         name = f"trial-{os.getpid()}"
-        gate = Gate(project.git, name, Path(folder), provisions, confined=sandbox is not None)
+        mounted = sandbox is not None and sandbox.level.mounts
+        gate = Gate(project.git, name, Path(folder), provisions, mounted=mounted)
         try:
             place, paths, reports = gate.site(base, base, {})
-            at = project.root if sandbox else place
+            at = project.root if mounted else place
             env = {**provisions.dependencies.variables(base, at, place, judged=True), **gate.caches.variables()}
+            env |= neighbours.variables()
             log, junit = Path(folder, "tests.log"), project.settings.evidence.report
             ran = shell.run(
                 command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports, junit=junit

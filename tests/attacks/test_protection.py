@@ -71,7 +71,8 @@ def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_proj
     a_project.play(script | {"merge": [said("PASS", run=[COMMIT, meanwhile])]})
     answer = a_project.run()
     assert answer.code == 1, answer
-    assert a_project.walked()[-1] == "publish NEEDS_WORK"
+    assert a_project.walked()[-1] == "publish BLOCKED"
+    assert "Quarantined: while it ran, " in answer.out
     assert a_project.git("diff", "--name-only", main, "main") == "other"
     assert steering(a_project) == before
     assert evil.have_run() == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -644,6 +645,87 @@ def test_explain_knows_what_runs(a_backlog: BacklogProject) -> None:
     assert re.match(r"WRK-001  not now: it is running \(pid \d+\)\nWRK-002  next: ", out)
 
 
+@pytest.fixture
+def two_about_one_file(a_backlog: BacklogProject) -> BacklogProject:
+    """WRK-001 and WRK-002 name the same file, and WRK-003 another one."""
+    for path in ("src/api.py", "src/cli.py", "tests/test_api.py"):
+        a_backlog.write(path, "")
+    a_backlog.commit("sources")
+    a_backlog.hold(
+        {"status": "in_progress", "phase": "build", "title": "Mend api.py"},
+        {"status": "ready", "impact": "high", "title": "Also mend src/api.py"},
+        {"status": "ready", "title": "Mend src/cli.py"},
+    )
+    return a_backlog
+
+
+@contextmanager
+def _running(project: BacklogProject, *files: str, **facts: str) -> Iterator[None]:
+    """WRK-001 runs, and a step of it has changed these files and established these facts."""
+    started = MissionStarted(
+        at=STAMP,
+        mission="WRK-001",
+        item=project.item(),
+        workflow=Catalog().workflow("change"),
+        base=project.head(),
+        into="main",
+        policy=Policy(test_globs=("test_*.py",)),
+    )
+    outcome = Outcome(signal=Signal(verdict=Verdict.PASS), files=files, facts=facts)
+    on = Decision(Move.ADVANCE, Verdict.PASS)
+    with _journal(project) as journal, journal.claim("WRK-001"):
+        journal.note("WRK-001", started)
+        journal.note("WRK-001", StepEnded(at=STAMP, key="spec#1", phase="spec", run=1, outcome=outcome, decision=on))
+        yield
+
+
+@pytest.mark.promise("commands.overlap")
+def test_explain_says_which_file_a_mission_that_runs_is_changing(two_about_one_file: BacklogProject) -> None:
+    with _running(two_about_one_file, "src/api.py", "changes/WRK-001_item-1/WRK-001_item-1_SPEC.md"):
+        first, second, third = two_about_one_file.say("explain").out.splitlines()
+        way = two_about_one_file.say("explain", "WRK-002").out.splitlines()[1]
+    assert first.startswith("WRK-001  not now: it is running")
+    assert second == "WRK-003  next: ready, impact unknown"
+    words = "ready, impact high; likely to touch src/api.py, which WRK-001 is changing"
+    assert third == f"WRK-002  after WRK-003: {words}"
+    assert way == "  next: capsule run WRK-002"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), "; likely to touch src/api.py, as WRK-001 is"),
+        (("tests/test_api.py",), "; likely to touch src/api.py, as WRK-001 is"),
+        (("changes/WRK-001_item-1/WRK-001_item-1_PRD.md",), "; likely to touch src/api.py, as WRK-001 is"),
+        (("src/other.py",), ""),
+    ],
+)
+def test_names_count_until_more_than_tests_are_changed(
+    two_about_one_file: BacklogProject, files: tuple[str, ...], words: str
+) -> None:
+    with _running(two_about_one_file, *files):
+        out = two_about_one_file.say("explain", "WRK-002").out
+    assert out.splitlines()[0].endswith(f"ready, impact high{words}")
+
+
+def test_a_mission_that_has_journaled_nothing_yet_counts_by_its_item(two_about_one_file: BacklogProject) -> None:
+    with FileLock(two_about_one_file.path / ".git/capsule/locks/mission-WRK-001.lock"):
+        assert "likely to touch src/api.py, as WRK-001 is" in two_about_one_file.say("explain", "WRK-002").out
+    assert "likely" not in two_about_one_file.say("explain").out, "one that does not run delays nobody"
+
+
+def test_a_mission_that_is_merged_delays_nobody(two_about_one_file: BacklogProject) -> None:
+    with _running(two_about_one_file, "src/api.py", merged=two_about_one_file.head()):
+        assert "likely" not in two_about_one_file.say("explain").out
+
+
+def test_a_plan_names_files_too(two_about_one_file: BacklogProject) -> None:
+    two_about_one_file.documents("SPEC", item="WRK-003", text="### Phase 1: the API\n- [ ] mend `api.py`\n")
+    with _running(two_about_one_file, "src/api.py"):
+        out = two_about_one_file.say("explain", "WRK-003").out
+    assert "likely to touch src/api.py, which WRK-001 is changing" in out
+
+
 def test_explain_as_json_and_of_nothing(a_backlog: BacklogProject) -> None:
     assert a_backlog.say("explain").out.startswith("The backlog is empty.")
     a_backlog.hold({"status": "ready"})
@@ -731,3 +813,20 @@ def test_init_add_status_advance_and_unblock_work_in_a_row(a_backlog: BacklogPro
     assert a_backlog.capsule("status").out.startswith("The backlog is empty.")
     assert a_backlog.status() == ""
     a_backlog.fsck()
+
+
+@pytest.mark.promise("commands.free-again")
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("clarification", 'capsule unblock WRK-001 --notes "..."'), ("decision", "capsule approve WRK-001")],
+)
+def test_abort_of_an_item_that_needs_a_person_names_what_frees_it(
+    a_backlog: BacklogProject, kind: str, command: str
+) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "1")
+    a_backlog.hold(blocked(kind))
+    answer = a_backlog.say("abort", "WRK-001")
+    assert answer.code == 0 and answer.out.splitlines()[-1].split(maxsplit=1) == ["next:", command], answer
+    assert a_backlog.say(*shlex.split(command)[1:]).code == 0
+    assert "WRK-001  would run" in a_backlog.say("run", "--dry-run").out

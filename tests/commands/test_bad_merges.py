@@ -25,8 +25,9 @@ def commits(file: str, text: str) -> str:
 
 @pytest.fixture
 def a_conflict(a_project: Project) -> Project:
-    """Both changed the answer; the mission has stopped before main."""
-    a_project.play(honest(sign_off=[said("PASS", run=meanwhile(commits("answer", "40")))]))
+    """Both changed the answer, and again each time the work went back; the mission has stopped before main."""
+    again = [said("PASS", run=meanwhile(commits("answer", text))) for text in ("38", "39", "40")]
+    a_project.play(honest(sign_off=again))
     answer = a_project.run()
     assert answer.code == 1, answer
     assert "conflict with main in answer" in answer.out
@@ -113,9 +114,11 @@ def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:
 
 @pytest.mark.promise("merge.gate", "commands.next-helps")
 def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Project) -> None:
-    """Green alone, red together: a colleague's new test forbids what the mission does."""
-    forbid = commits("tests/test_taste.sh", "! grep -q 42 answer")
-    a_project.play(honest(sign_off=[said("PASS", run=meanwhile(forbid))]))
+    """Green alone, red together, each time the work went back: a colleague's new test forbids what was written."""
+    rounds = ("one", "two", "three")
+    forbids = [commits(f"tests/test_{word}.sh", f"! grep -q {word} answer") for word in rounds]
+    writes = [said("PASS", write={"answer": f"42\n{word}\n"}) for word in rounds]
+    a_project.play(honest(execute=writes, sign_off=[said("PASS", run=meanwhile(forbid)) for forbid in forbids]))
     answer = a_project.run()
     assert answer.code == 1
     assert "gate red on the merge result" in answer.out

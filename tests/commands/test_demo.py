@@ -60,7 +60,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     (folder / "home/.config/capsule").mkdir(parents=True)
     (folder / "home/.config/capsule/config.yaml").write_text("agent: codex\nverify: off\n")
     bent = {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": "", "CAPSULE_EXECUTION__MAX_RETRIES": "0"}
-    return play(folder / "it's here", COLUMNS="100", **bent)
+    return play(folder / "it's here", **bent)
 
 
 @pytest.mark.promise("commands.demo")

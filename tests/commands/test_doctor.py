@@ -19,6 +19,7 @@ from capsule.core.item import Item
 from capsule.journals.sqlite import SqliteJournal
 from tests import warm
 from tests.costs import LONG
+from tests.system.fake_sandbox_exec import FakeSandboxExec
 
 BEAD = '{"id": "demo-1", "title": "A task", "status": "open", "priority": 1, "issue_type": "task"}\n'
 AT = "2026-01-05T09:00:00Z"
@@ -209,6 +210,19 @@ def test_a_sandbox_that_works_is_named_with_its_program(healthy: Path, path_with
     found = findings(healthy, PATH=path, CAPSULE_SANDBOX="auto")["sandbox"]
     assert found["state"] == "ok"
     assert str(shutil.which("bwrap")) in found["found"]
+
+
+@pytest.mark.promise("sandbox.macos")
+def test_a_sandbox_that_nobody_has_tried_on_a_mac_is_called_that(healthy: Path, path_with_claude: str) -> None:
+    fake = FakeSandboxExec(healthy.parent / "fake")
+    path = f"{path_with_claude}:{fake.folder}"
+    found = findings(healthy, PATH=path, CAPSULE_SANDBOX="sandbox-exec")
+    assert found["sandbox"]["state"] == "warning"
+    assert found["sandbox"]["found"].startswith(f"sandbox-exec at {fake.program}, untested on a Mac: agents and tests")
+    assert "hooks and settings of the repository are checked after each phase" in found["sandbox"]["found"]
+    assert "layers" not in found
+    missing = findings(healthy, PATH=path_with_claude, CAPSULE_SANDBOX="sandbox-exec")["sandbox"]
+    assert (missing["state"], "sandbox-exec is not on the PATH" in missing["found"]) == ("missing", True)
 
 
 @pytest.mark.sandboxed

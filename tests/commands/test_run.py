@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from capsule.agents._player import RECORDING
 from capsule.core.event import Abandoned
 
 from .conftest import COMMIT, ITEM, PHASES, Project, Said, assert_clear, bead, honest, nothing_changes, said
@@ -95,6 +97,18 @@ def test_a_dry_run_has_a_price(a_project: Project) -> None:
     answer = a_project.run("--dry-run", CAPSULE_AGENT="claude")
     assert f"{len(PHASES)} by an agent (claude for {', '.join(PHASES)})" in answer.out
     assert "cost of earlier missions by tdd: unknown (none is done yet)" in answer.out
+
+
+@pytest.mark.promise("agents.price")
+def test_a_dry_run_says_what_such_missions_have_cost(a_project: Project, tmp_path: Path) -> None:
+    used = {"usage": {"tokens_in": 100, "tokens_out": 20, "usd": 0.25}}
+    turns = {phase: [{**turn, **used} for turn in turns] for phase, turns in honest().items()}
+    (tmp_path / "recording").write_text(json.dumps({RECORDING: {}, "*": turns}))
+    assert a_project.run(CAPSULE_AGENTS__SCRIPTED__ARGS=json.dumps([str(tmp_path / "recording")])).code == 0
+    a_project.beads.write_text(a_project.beads.read_text() + json.dumps(bead(id="demo-2", title="More")) + "\n")
+    for words in (("run", "demo-2", "--dry-run"), ("run", "--dry-run")):
+        told = a_project.say(*words).out
+        assert "cost of earlier missions by tdd: 1 mission done for $1.50, 720 tokens" in told
 
 
 # ── sent back, and giving up

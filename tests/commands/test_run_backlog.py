@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,18 @@ from typing import Any
 import pytest
 
 from capsule.commands.watching import JournalWatcher
-from capsule.core.event import RUN, MovedByHand, Observed, Rebased, RunEnded, RunStarted, Salvaged, Spawned, StepEnded
+from capsule.core.event import (
+    RUN,
+    MovedByHand,
+    Observed,
+    Rebased,
+    RunEnded,
+    RunStarted,
+    Salvaged,
+    Spawned,
+    StepEnded,
+    Warned,
+)
 from capsule.core.item import Status
 from capsule.core.status import MissionStatus
 from capsule.journals.sqlite import SqliteJournal
@@ -22,7 +34,7 @@ from capsule.reports.words import run_sentence
 from tests.costs import LONG
 
 from .backlog_project import STAMP, BacklogProject, blocked
-from .backlog_script import HALF, SPEC, honest, says, stem, turn
+from .backlog_script import HALF, SPEC, WHOLE, honest, says, stem, turn
 from .conftest import Script, assert_clear
 
 STEM = stem()
@@ -305,14 +317,70 @@ def test_what_depends_on_an_item_that_was_closed_asks_a_person(a_backlog: Backlo
     assert a_backlog.run("--cap", "1").code == 0 and a_backlog.moves("WRK-002") == ["triage advance"]
 
 
+@pytest.mark.promise("backlog.closed-dependencies")
+def test_what_depends_on_a_duplicate_waits_for_its_twin(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Frame it", "--depends-on", "WRK-001")
+    a_backlog.add("Find an answer")
+    a_backlog.say("close", "WRK-001", "--reason", "duplicate of WRK-003")
+    assert "not now: waits for WRK-003 (new)" in a_backlog.say("explain", "WRK-002").out
+    a_backlog.say("complete", "WRK-003")
+    assert "WRK-002  next: " in a_backlog.say("explain", "WRK-002").out
+
+
 @pytest.mark.promise("backlog.triage-first", "backlog.order")
-def test_with_triage_first_what_is_new_is_assessed_before_anything_is_built(a_backlog: BacklogProject) -> None:
-    a_backlog.hold({"status": "in_progress", "phase": "prd"}, {})
-    a_backlog.play(honest("WRK-002", "item-2"), "WRK-002")
-    said = a_backlog.run("--triage-first", "--cap", "1")
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [(("--triage-first",), {}), ((), {"CAPSULE_EXECUTION__TRIAGE_FIRST": "true"})],
+    ids=["word", "set"],
+)
+def test_with_triage_first_what_is_new_is_assessed_before_anything_is_built(
+    a_backlog: BacklogProject, words: tuple[str, ...], env: dict[str, str]
+) -> None:
+    a_backlog.hold({"status": "in_progress", "phase": "prd"}, {"status": "ready"}, {"title": "It is on fire"})
+    a_backlog.play(honest("WRK-003", "it-is-on-fire"), "WRK-003")
+    said = a_backlog.run(*words, "--cap", "1", **env)
     assert said.code == 0, said.err
-    assert "order:   WRK-002 (needs triage), WRK-001 (goes on at prd)\n" in said.err
-    assert a_backlog.moves("WRK-002") == ["triage advance"] and not a_backlog.moves()
+    order = "WRK-003 (needs triage), WRK-001 (goes on at prd), WRK-002 (ready, impact unknown)"
+    assert f"order:   {order}\n" in said.err
+    assert a_backlog.moves("WRK-003") == ["triage advance"] and not a_backlog.moves()
+
+
+@pytest.mark.promise("backlog.parts")
+def test_the_agent_of_the_next_part_is_told_nothing_of_the_last_ones_failures(a_backlog: BacklogProject) -> None:
+    spec = f"{stem()}_SPEC.md"
+    first = turn("build", "SUBPHASE_COMPLETE", write={"answer": "42\n", spec: HALF})
+    last = turn("build", write={"question": "6x9\n", spec: WHOLE})
+    failures = [turn("build", "FAILED", summary=f"the {part} part is hard") for part in ("first", "second")]
+    a_backlog.play(honest(build=[failures[0], first, failures[1], last]))
+    a_backlog.add()
+    said = a_backlog.run("--max-retries", "1")
+    assert (said.code, a_backlog.ids()) == (0, []), said.err
+    told = sorted((a_backlog.path / ".capsule/logs/WRK-001").rglob("feedback-build-*.md"))
+    assert [("first part" in page.read_text(), "second part" in page.read_text()) for page in told] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+@pytest.mark.promise("backlog.known-follow-ups")
+def test_a_run_names_the_follow_up_that_is_known(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Paint it")
+    script = honest()
+    script["triage"][0]["result"]["follow_ups"] = [{"title": "paint IT", "context": "It peels off."}]
+    a_backlog.play(script)
+    said = a_backlog.run("--cap", "1")
+    assert "a follow-up is known already, as WRK-002" in said.err
+    assert a_backlog.item("WRK-002").description == "It peels off." and len(a_backlog.ids()) == 2
+
+
+@pytest.mark.promise("backlog.answers")
+def test_the_answer_to_a_question_is_in_the_worklog(a_backlog: BacklogProject) -> None:
+    a_backlog.hold(blocked())
+    assert a_backlog.say("unblock", "WRK-001", "--notes", "Blue").code == 0
+    worklog = next((a_backlog.path / "_worklog").glob("*.md")).read_text()
+    assert "| WRK-001 | blocked | Answered\n\n**Item 1**\n\nBlue\n" in worklog
 
 
 QUEUE = f"{RUN}queue"
@@ -1003,3 +1071,14 @@ def test_a_retired_setting_is_told_once(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     said = a_backlog.run("--cap", "1", CAPSULE_WORKSPACE__KIND="checkout")
     assert said.err.count("workspace.kind is retired") == 1, said.err
+
+
+@pytest.mark.promise("screens.agree")
+def test_the_time_of_a_run_that_was_killed_counts_for_the_one_that_continues_it(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    journal = SqliteJournal(a_backlog.path / ".git" / "capsule")
+    with journal.claim("_queue"):
+        journal.note("_queue", RunStarted(at="2026-01-05T09:00:00Z", cap=100))
+        journal.note("_queue", Warned(at="2026-01-05T09:05:00Z", text="still there"))
+    journal.close()
+    assert re.search(r"^  time +5 min \d+ s$", a_backlog.run("--cap", "1").out, re.MULTILINE)

@@ -120,7 +120,7 @@ def test_the_users_own_cache_is_not_used(a_go_project: Repo, monkeypatch: pytest
 
 def test_in_a_sandbox_a_run_can_write_to_its_own_cache_and_to_no_other(a_go_project: Repo) -> None:
     git = Git.find(a_go_project.path)
-    gate = Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(Dependencies(git)), confined=True)
+    gate = Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(Dependencies(git)), mounted=True)
     site = gate.site(a_go_project.head("HEAD^{tree}"), a_go_project.head(), {})
 
     assert site.sandbox_paths

@@ -19,7 +19,7 @@ from capsule.core.briefing import SandboxPaths
 from capsule.core.failure import Kind, Reaction
 from capsule.settings import PhaseOptions
 from capsule.system.process import SupervisorClient
-from capsule.system.sandbox import Sandbox, level
+from capsule.system.sandbox import Bubblewrap, level
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
 from tests.costs import LONG, costs_below, given_time
 
@@ -375,7 +375,7 @@ def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(be
     (folder / "CLAUDE.md").symlink_to(elsewhere)
     tried = (*obeyed, folder / "commands" / "x", folder / "history")
     bench.does("; ".join(f"(echo planted > {file}) 2>/dev/null" for file in tried) + f"; cat {obeyed[1]}")
-    sandbox = Sandbox(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
+    sandbox = Bubblewrap(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
     briefing = bench.briefing(sandbox_paths=SandboxPaths(writable=(str(bench.place),)))
     assert bench.agent(sandbox=sandbox).run(briefing).text == b"{}"
     assert [file.read_text() for file in obeyed] == ["{}", "{}"]

@@ -22,7 +22,7 @@ from .test_dependencies import commit, folder
 
 def a_gate(repo: Repo) -> Gate:
     git = Git.find(repo.path)
-    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(Dependencies(git)), confined=False)
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(Dependencies(git)), mounted=False)
 
 
 def repository(repo: Repo) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def test_nothing_is_left_when_it_is_removed(a_repo: Repo) -> None:
     gate.remove()
 
     assert not at.parent.exists()
-    assert not (a_repo.path / ".git/capsule/private").exists()
+    assert not [*(a_repo.path / ".git/capsule/private").glob("*")]
 
 
 def test_the_registered_gate_of_an_earlier_version_is_taken_away(a_repo: Repo) -> None:
@@ -171,7 +171,7 @@ def set_up(repo: Repo, ran: list[str]) -> Gate:
 
     git = Git.find(repo.path)
     provisions = Provisions(Dependencies(git, detect=False), "npm ci", (), run)
-    return Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, mounted=False)
 
 
 @pytest.mark.promise("workflows.setup-restored")
@@ -223,7 +223,7 @@ def test_what_the_setup_made_is_not_put_back_through_a_link_of_the_tree(a_repo: 
     commit(a_repo, {".gitignore": "*.egg-info\n", "src/pkg.py": ""})
     git = Git.find(a_repo.path)
     provisions = Provisions(Dependencies(git, detect=False), "pip install -e .", (), install)
-    gate = Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
+    gate = Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, mounted=False)
     gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
     folder(tmp_path / "precious/pkg.egg-info", "keep")
     shutil.rmtree(a_repo.path / "src")

@@ -32,6 +32,7 @@ ENDINGS: Endings = {
     "refusal": (0, Kind.REFUSAL, "safety"),
     "max-turns": (53, Kind.CUT_SHORT, "max session turns"),
     "max-tokens": (0, None, ""),
+    "loop": (0, Kind.CUT_SHORT, "Loop detected"),
 }
 
 

@@ -12,7 +12,7 @@ from capsule.agents import command
 from capsule.core.briefing import SandboxPaths
 from capsule.presets import presets
 from capsule.system.process import SupervisorClient
-from capsule.system.sandbox import Sandbox, level
+from capsule.system.sandbox import Bubblewrap, level
 from tests.contracts.recordings import Bench
 from tests.shared import a_connection
 
@@ -77,7 +77,7 @@ def _plays(name: str, folder: Path, supervisor: SupervisorClient, script: str) -
     """Runs a script in the place of the CLI, in a sandbox; returns what it printed."""
     bench = Bench(name, folder, supervisor) if not (folder / "home").exists() else _again(name, folder, supervisor)
     bench.does(script)
-    sandbox = Sandbox(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
+    sandbox = Bubblewrap(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
     briefing = bench.briefing(sandbox_paths=SandboxPaths(writable=(str(bench.place),)))
     preset = presets().get(name)
     if preset is None:

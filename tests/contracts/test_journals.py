@@ -358,16 +358,15 @@ def test_kill_9_frees_the_stream_and_loses_nothing_that_was_said_to_be_written(f
     db.close()
 
 
-def test_a_stream_that_was_joined_is_written_by_both_until_somebody_claims_it_anew(folder: Path) -> None:
-    with _sqlite(folder) as queue, _sqlite(folder) as runner:
-        with queue.claim("_run") as epoch, runner.join("_run", epoch):
-            queue.note("_run", warned("by the queue"))
-            runner.note("_run", warned("by its runner"))
-            with _sqlite(folder) as stranger, pytest.raises(LockHeld):
-                stranger.note("_run", warned("by nobody"))
-        with runner.join("_run", epoch), queue.claim("_run"), pytest.raises(LockHeld):
-            runner.note("_run", warned("too late"))
-        assert told(queue, "_run") == [warned("by the queue"), warned("by its runner")]
+def test_who_holds_a_mission_writes_beside_it_to_a_stream_that_another_holds(folder: Path) -> None:
+    with _sqlite(folder) as queue, _sqlite(folder) as runner, queue.claim("_run"), runner.claim("m"):
+        runner.note("m", warned("of the mission"), ("_run", warned("by its runner")))
+        queue.note("_run", warned("by the queue"))
+        with pytest.raises(LockHeld):
+            runner.note("_run", warned("by nobody"))
+        with _sqlite(folder) as stranger, pytest.raises(LockHeld):
+            stranger.note("m", warned("not mine"), ("_run", warned("by nobody")))
+        assert told(queue, "_run") == [warned("by its runner"), warned("by the queue")]
 
 
 def test_a_writer_that_lost_its_claim_while_asleep_is_refused_by_the_database(folder: Path) -> None:

@@ -237,7 +237,7 @@ def test_files_that_a_partial_clone_lacks_are_said_with_a_way_to_get_them(origin
 
 def test_what_a_shared_clone_borrows_is_shown_in_a_sandbox(origin: Repo) -> None:
     repo = shared(origin)
-    place = GitWorktree(Git.find(repo.path), "x-1", confined=True)
+    place = GitWorktree(Git.find(repo.path), "x-1", mounted=True, confined=True)
     place.prepare(repo.head())
     shown = [real for _, real in place.open_sandbox().shown]
     assert {str(repo.path / ".git/objects"), str(origin.path / ".git/objects")} <= set(shown)

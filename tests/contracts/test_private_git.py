@@ -43,7 +43,7 @@ class Alone(Repo):
 
     def another(self) -> GitWorktree:
         """Another process: nothing remembered."""
-        return self.kind(Git.find(self.repo.path), "x-1", confined=True)
+        return self.kind(Git.find(self.repo.path), "x-1", mounted=True, confined=True)
 
     @property
     def state(self) -> Checkpoint:

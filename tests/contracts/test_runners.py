@@ -23,7 +23,7 @@ from capsule.adapters import Order, RunLease, Runners
 from capsule.app.mission_processes import MissionProcesses
 from capsule.app.planning import RunRequest
 from capsule.core.errors import BudgetSpent, CapsuleError, Interrupted, LockHeld, Refused
-from capsule.core.event import Event, Policy, RunStarted, Spawned, StepBegun, kind
+from capsule.core.event import Event, Policy, RunEnded, RunStarted, Spawned, StepBegun, kind
 from capsule.core.item import Status
 from capsule.core.workflow import parse_workflow
 from capsule.engine.dispatch import InProcessRunners
@@ -72,9 +72,9 @@ class Seen:
 class Queue:
     """A queue that has begun, and whoever runs its missions."""
 
-    def __init__(self, project: Project, services: Services, runners: Runners, seen: Seen, epoch: int) -> None:
+    def __init__(self, project: Project, services: Services, runners: Runners, seen: Seen) -> None:
         self.project, self.services, self.runners, self.seen = project, services, runners, seen
-        self.lease = RunLease(RUN, epoch)
+        self.lease = RunLease(RUN)
 
     def begins(self, cap: int = 9) -> None:
         self.services.journal.note(RUN, RunStarted(at=AT, cap=cap))
@@ -90,9 +90,11 @@ class Queue:
         )
 
     def takes(self, order: Order | None = None, **lease: Any) -> CapsuleError | None:
-        lease = {"stream": RUN, "epoch": self.lease.epoch, **lease}
-        self.runners.start(order or self.order(), RunLease(**lease))
-        mission, error = self.runners.wait()
+        self.runners.start(order or self.order(), RunLease(RUN, **lease))
+        return self.waits()
+
+    def waits(self) -> CapsuleError | None:
+        mission, error = self.runners.wait() or ("", None)
         assert mission == ITEM
         return error
 
@@ -128,9 +130,9 @@ def _opened(folder: Path, name: str, script: dict[str, Any] | None = None, setti
         open_services(
             project, open_tracker(project), words_at(project, project.git.resolve("HEAD")), seen, stop
         ) as services,
-        services.journal.claim(RUN) as epoch,
+        services.journal.claim(RUN),
     ):
-        yield Queue(project, services, RUNNERS[name](project, services, seen, stop), seen, epoch)
+        yield Queue(project, services, RUNNERS[name](project, services, seen, stop), seen)
 
 
 OpenQueue = Callable[..., AbstractContextManager[Queue]]
@@ -232,11 +234,11 @@ def _until(there: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_a_runner_whose_queue_lost_its_claim_starts_no_agent(a_queue_with_processes: OpenQueue) -> None:
+def test_a_runner_whose_run_has_ended_starts_no_agent(a_queue_with_processes: OpenQueue) -> None:
     with a_queue_with_processes() as queue:
         queue.begins()
-        error = queue.takes(epoch=queue.lease.epoch - 1)
-        assert isinstance(error, LockHeld)
+        queue.services.journal.note(RUN, RunEnded(at=AT, why="it is over"))
+        assert queue.takes() is None
         assert queue.spawned() == []
         assert not any(
             isinstance(event, StepBegun) and event.spawns for _, event in queue.services.journal.events(ITEM)
@@ -250,7 +252,7 @@ def test_a_runner_that_is_killed_is_told_of_and_its_mission_can_go_on(
         queue.begins()
         queue.runners.start(queue.order(), queue.lease)
         killer = _in_background(tmp_path, "SIGKILL")
-        _, error = queue.runners.wait()
+        error = queue.waits()
         killer.wait()
         assert error and (error.exit_code, "killed by SIGKILL" in error.message) == (137, True)
         (queue.project.root / "script.json").write_text(json.dumps({ITEM: SCRIPT}))

@@ -16,7 +16,7 @@ from capsule.system.lock import FileLock
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
-from capsule.workspaces.tripwire import check_after_a_crash
+from capsule.workspaces.tripwire import Tripwire, check_after_a_crash
 
 from ..conftest import Repo
 
@@ -316,7 +316,7 @@ def test_between_phases_everything_is_the_users(a_repo: Repo, place: GitWorktree
 
 
 def test_in_a_sandbox_nothing_is_looked_at(a_repo: Repo) -> None:
-    place = GitWorktree(Git.find(a_repo.path), ITEM, confined=True)
+    place = GitWorktree(Git.find(a_repo.path), ITEM, mounted=True, confined=True)
     place.prepare(a_repo.head())
     place.guard.snapshot()
     a_repo.git("config", "core.fsmonitor", "theirs")
@@ -455,6 +455,13 @@ def test_a_copy_that_is_none_is_said(killed: Repo, content: bytes) -> None:
     (killed.path / ".git/capsule/watched/x-1.json").write_bytes(content)
     check_after_a_crash(Git.find(killed.path))
     assert "copy of what steers git was changed" in told_by(killed)
+
+
+def test_a_copy_that_another_run_has_judged_meanwhile_is_no_breach(killed: Repo) -> None:
+    """Many runners start at once, and each looks after what a killed one left; a phase may end while they look."""
+    git, note = Git.find(killed.path), killed.path / ".git/capsule/watched/x-1.json"
+    check_after_a_crash(git)
+    assert not note.exists() and Tripwire(git, ITEM).restore_from(note) == []
 
 
 def test_a_mission_that_somebody_runs_is_left_to_them(a_repo: Repo, place: GitWorktree) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from capsule.core.budget import (
-    Allowance,
     Spending,
     as_facts,
     cost_so_far,
@@ -17,7 +16,7 @@ from capsule.core.budget import (
     price,
     total,
 )
-from capsule.core.event import Usage
+from capsule.core.event import Allowance, Usage
 
 CLAUDE = Usage(tokens_in=1000, tokens_out=200, usd=0.25, seconds=60.0)
 CODEX = Usage(tokens_in=500, tokens_out=100, seconds=30.0)

@@ -117,7 +117,7 @@ def test_the_phase_under_way_is_marked_and_its_seconds_run() -> None:
     shown = tape.seen(Presence(42, ("Edit app.py",), at(60)), now=100)
     assert (shown.status, shown.phase, shown.stage, shown.attempt, shown.agent) == ("running", "code", 2, 1, "claude")
     assert marks(shown) == "✓▶··" and shown.doing == ("Edit app.py",)
-    assert (shown.seconds, shown.phase_seconds, shown.quiet_for) == (100, 97, 40)
+    assert (shown.busy_seconds, shown.phase_seconds, shown.quiet_for) == (99, 97, 40)
     assert shown.lines[1].seconds == 97 and shown.lines[1].attempt.number == 1
 
 
@@ -127,7 +127,7 @@ def test_begun_with_nobody_at_it_is_interrupted_whatever_it_was_doing() -> None:
     shown = tape.seen(Presence(None, ("Edit app.py",), at(3)), now=1000)
     assert (shown.status, marks(shown), shown.doing) == ("stopped", "✓‖··", ())
     assert shown.sentence == "stopped at code (SIGTERM)"
-    assert shown.seconds == 4 and shown.phase_seconds is None  # time does not go on where nothing happens
+    assert shown.busy_seconds == 3 and shown.phase_seconds is None  # time does not go on where nothing happens
 
 
 @pytest.mark.promise("screens.from-events")
@@ -159,7 +159,7 @@ def test_what_is_over_is_at_its_last_stage_and_costs_what_it_cost() -> None:
     tape = Tape().begin().end().begin().end().begin().end().begin().end()
     shown = tape.seen(now=500)
     assert (shown.status, shown.stage, shown.phase, marks(shown)) == ("done", 3, "", "✓✓✓✓")
-    assert (shown.spent.usd, shown.spent.priced, shown.seconds) == (0.5, 2, 8)
+    assert (shown.spent.usd, shown.spent.priced, shown.busy_seconds) == (0.5, 2, 8)
 
 
 def test_the_last_run_of_the_tests_and_the_wait_for_a_provider_are_shown_while_they_matter() -> None:

@@ -68,6 +68,8 @@ KNOWN_NAMES = {
     "prompts/change": CHANGE_NAMES,
     "prompts/parts/signal.md": set[str](),
     "prompts/parts/discovered.md": set[str](),
+    "prompts/parts/findings.md": set[str](),
+    "prompts/parts/earlier-findings.md": {"FINDINGS"},
     "prompts/parts/feedback.md": {"FEEDBACK"},
     "prompts/parts/result.md": {"RESULT_PATH", "ITEM_ID", "PHASE"},
     "prompts/parts/preamble.md": PREAMBLE_NAMES,

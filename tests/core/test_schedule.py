@@ -1,4 +1,4 @@
-"""Which item is next, and why the others are not; and when a run has had enough."""
+"""Which item is next, and why the others are not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from capsule.core.decide import Decision, Guardrails, Move
+from capsule.core.decide import Guardrails
 from capsule.core.item import HELD, Assessment, Blocked, Item, Status, as_shown
-from capsule.core.schedule import ItemQueue, Tally, choose, in_order, queue
-from capsule.core.signal import Verdict
+from capsule.core.schedule import ItemQueue, choose, in_order, queue
 
 
 def item(name: str, status: Status = Status.READY, **fields: Any) -> Item:
@@ -220,6 +219,16 @@ def test_only_what_was_asked_for_is_chosen() -> None:
     assert choose(queue([item("a"), item("b")]), only={"b"}) == item("b")
 
 
+@pytest.mark.promise("commands.overlap")
+def test_likely_overlap_delays_an_item_and_never_forbids_it() -> None:
+    places = queue([item("a"), item("b"), item("c"), item("d", dependencies=("a",))])
+    overlap = {"a": "likely to touch src/api.py, which x is changing"}
+    assert choose(places, overlap=overlap) == item("b"), "the first that is free, in the order of the queue"
+    assert choose(places, {"a", "d"}, overlap) == item("a"), "a dependency counts for more than an overlap"
+    assert choose(places, overlap={"a", "b", "c"}) == item("a"), "where all overlap, the first"
+    assert choose([], overlap=overlap) is None
+
+
 @pytest.mark.promise("004-pipeline.before")
 def test_a_scoped_item_above_the_guardrails_will_be_asked_about() -> None:
     risky = Item(id="a", title="a", status=Status.SCOPED, assessment=Assessment(risk="high"))
@@ -249,32 +258,3 @@ def test_people_see_what_is_under_way_then_what_waits_for_them() -> None:
          item("now", Status.IN_PROGRESS), item("scoped", Status.SCOPED), item("look", Status.RESEARCHING)]
     )  # fmt: skip
     assert [each.id for each in shown] == ["now", "blocked", "high", "low", "scoped", "look", "new"]
-
-
-EXHAUSTED = Decision(Move.PARK, Verdict.FAILED, exhausted=True)
-BLOCKED = Decision(Move.PARK, Verdict.BLOCKED)
-TRIPPED = Decision(Move.PARK, Verdict.PASS, vetoed=True)
-PASSED = Decision(Move.ADVANCE, Verdict.PASS)
-MORE = Decision(Move.REPEAT, Verdict.MORE)
-
-
-@pytest.mark.promise("004-pipeline.breaker", "004-follow-ups.breaker")
-@pytest.mark.parametrize(
-    ("story", "trips"),
-    [
-        ([EXHAUSTED], False),
-        ([EXHAUSTED, EXHAUSTED], True),
-        ([EXHAUSTED, PASSED, EXHAUSTED], False),
-        ([EXHAUSTED, MORE, EXHAUSTED], False),
-        ([EXHAUSTED, BLOCKED, EXHAUSTED], True),
-        ([EXHAUSTED, TRIPPED, EXHAUSTED], True),
-        ([BLOCKED, BLOCKED, TRIPPED, TRIPPED], False),
-        ([PASSED, EXHAUSTED, EXHAUSTED], True),
-    ],
-)
-def test_the_breaker_counts_exhausted_items_in_a_row(story: list[Decision], trips: bool) -> None:
-    tally = Tally()
-    for decision in story:
-        tally = tally.spawned().ended(decision)
-    assert tally.tripped is trips
-    assert tally.spawns == len(story)

@@ -133,7 +133,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "First"]):
         subprocess.run(["git", *command], cwd=root, check=True)
     flags = {"agent": "scripted", "agents.scripted.args": [str(script)], "sandbox": "off"}
-    project = Project(Git.find(root), flags, env={})
+    project = Project(Git.find(root), flags, env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
     exclude_artefacts(project.git, project.git.resolve("HEAD"))
     tracker = MemoryTracker([Item(id="one", title="Say hello", description="A greeting.", acceptance="It greets.")])
     watcher, journal = Watcher(), MemoryJournal()

@@ -5,7 +5,7 @@ Missions here have one agent phase, so that a campaign of several takes a moment
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,9 @@ class Table:
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         return queue(self.scene.tracker.everything(), left_alone=left_alone, by_priority=True)
+
+    def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
+        return ()
 
     def workflow(self, item: Item) -> Workflow:
         return self.flow

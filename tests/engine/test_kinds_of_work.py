@@ -73,6 +73,20 @@ def test_a_refactoring_is_merged_when_green_before_and_after(a_tested_project: S
     assert evidence(a_tested_project, "as-demanded").standing is EvidenceStatus.CONFIRMED
 
 
+@pytest.mark.parametrize(
+    ("tests", "seen"),
+    [
+        (TEST_ADD, "2 tests of the base are as they were"),
+        (TEST_ADD.partition("\n    def test_nothing")[0], "1 test of the base is as it was"),
+    ],
+)
+def test_what_is_kept_is_counted(scene: Scene, tests: str, seen: str) -> None:
+    place = scene.services.place("base", "")
+    place._repository.commit_files("main", "Calc", calc__py=CALC, test_add__py=tests)  # type: ignore[attr-defined]
+    assert played(scene, "refactor", writes(calc__py=SHORT)) == ["advance"]
+    assert evidence(scene, "tests-kept").observed == seen
+
+
 @pytest.mark.slow
 @pytest.mark.promise("evidence.tests-kept")
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from capsule.adapters import Agent, Ran
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
-from capsule.core.budget import Allowance, Budget, as_facts, total
+from capsule.core.budget import Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
-from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
+from capsule.core.event import Abandoned, Allowance, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
 from capsule.core.failure import REACTIONS, Failure, Kind, Reaction
 from capsule.core.state import MissionState, apply
 from capsule.engine.job import load_state, note
@@ -326,6 +326,7 @@ class Broken:
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
         junit: Sequence[str] = (),
+        alone: bool | None = None,
     ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 

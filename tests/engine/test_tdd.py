@@ -247,20 +247,21 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     scene.plays(story(sign_off=[{"run": [breaks], "signal": PASS}]))
     state = scene.run("one", "tdd", test="(test ! -e tests.sh || sh tests.sh) && (test ! -e test_more || sh test_more)")
     assert state.halt is not None
-    assert state.halt.reason.startswith("gate red on the merge result")
+    assert state.halt.reason.startswith("main itself is red at ") and "--rebase" in state.halt.reason
+    assert not state.returns, "no agent is paid to mend what it did not break"
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
 
 
 @pytest.mark.in_git
 @pytest.mark.promise("merge.conflict")
-def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
+def test_a_conflict_goes_back_to_the_code_twice_and_then_needs_a_person(scene: Scene) -> None:
     from capsule.adapters import Order
     from capsule.engine.run_mission import run_until_halt
 
-    clash = f"cd {scene.root} && echo other > hello && git add hello && git commit -q -m Other"
-    scene.plays(story(sign_off=[{"run": [clash], "signal": PASS}, OK]))
+    clash = f"cd {scene.root} && echo $CAPSULE_RUN > hello && git add hello && git commit -q -m Other"
+    scene.plays(story(sign_off=[*[{"run": [clash], "signal": PASS}] * 3, OK]))
     state = scene.run("one", "tdd")
-    assert state.halt is not None
+    assert state.halt is not None and state.returns == 2
     assert state.halt.reason.startswith("conflict with main in hello")
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
     order = Order("one", state.item, state.workflow, state.base, "main", state.policy)

@@ -40,8 +40,10 @@ class Demo:
             "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(SCRIPT)]),
         }
 
-    def capsule(self, *words: str) -> Done:
-        return self._run(self.repo.path, [sys.executable, "-m", "capsule", *words])
+    def capsule(self, *words: str, **settings: str) -> Done:
+        """`settings` are CAPSULE_ variables, without the prefix."""
+        env = {**self.env(), **{f"CAPSULE_{name}": value for name, value in settings.items()}}
+        return self._run(self.repo.path, [sys.executable, "-m", "capsule", *words], env)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -137,16 +137,17 @@ def _briefing(what: Situation, place: Path) -> Briefing:
     )
 
 
-def survivors(folder: Path) -> list[str]:
+def survivors(folder: Path, processes: Path = Path("/proc")) -> list[str]:
     """Processes that have to do with this run: its folder in their environment, or as their working directory."""
     mark, found = os.fsencode(str(folder)), []
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in processes.glob("[0-9]*"):
         try:
             hers = mark in (process / "environ").read_bytes() or mark in os.fsencode((process / "cwd").readlink())
-        except OSError:
+            words = (process / "cmdline").read_bytes() if hers and int(process.name) != os.getpid() else None
+        except OSError:  # it has ended meanwhile
             continue
-        if hers and int(process.name) != os.getpid():
-            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        if words is not None:
+            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
     return found
 
 

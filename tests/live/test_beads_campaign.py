@@ -37,6 +37,20 @@ def test_the_whole_epic_is_run_as_one_campaign(demo: Demo) -> None:
     demo.assert_sound()
 
 
+@pytest.mark.promise("merge.tracker-files")
+@pytest.mark.sweep(rest="soak")
+@pytest.mark.parametrize("words", [("run", FIRST), ("run",), ("run", EPIC)], ids=["item", "queue", "epic"])
+def test_where_the_settings_say_so_nothing_of_ours_is_left_uncommitted(words: tuple[str, ...], demo: Demo) -> None:
+    (demo.repo.path / "mine").write_text("not committed\n")
+    ran = demo.capsule(*words, "--no-tui", TRACKER__COMMIT="true")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert FIRST in demo.merges()
+    assert demo.repo.status() == "?? mine"
+    assert demo.statuses()[FIRST] == "closed"
+    assert demo.repo.status() == "?? mine"
+    assert "git commit" not in ran.stdout
+
+
 def test_the_queue_takes_what_bd_calls_ready_the_most_urgent_first(demo: Demo) -> None:
     demo.told("update", SECOND, "--priority=0")
     ran = demo.capsule("run", "--no-tui")

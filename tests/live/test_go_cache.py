@@ -15,7 +15,7 @@ import pytest
 
 from capsule.system.git import Git
 from capsule.system.process import SupervisorClient
-from capsule.system.sandbox import Level, Sandbox, homes
+from capsule.system.sandbox import Bubblewrap, Level, homes
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.shell import SupervisedShell
 
@@ -90,7 +90,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         pytest.skip("go is not installed")
     level = Level()
     if request.param == "bubblewrap":
-        level = Level(str(request.getfixturevalue("bubblewrap")), polite=True)
+        level = Level(str(request.getfixturevalue("bubblewrap")), "bubblewrap", polite=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GOTOOLCHAIN", "local")
     root = tmp_path / "project"
@@ -100,10 +100,10 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "First"]):
         subprocess.run(["git", *words], cwd=root, check=True)
     git = Git.find(root)
-    sandbox = Sandbox(level, (str(root), str(git.common_dir)), homes(os.environ)) if level.program else None
+    sandbox = Bubblewrap(level, (str(root), str(git.common_dir)), homes(os.environ)) if level.program else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(SupervisorClient())
-        place = GitWorktree(git, "one", confined=sandbox is not None)
+        place = GitWorktree(git, "one", mounted=sandbox is not None, confined=sandbox is not None)
         place.prepare(git.resolve("HEAD"))
         yield Bench(root, place, SupervisedShell(supervisor, sandbox=sandbox))
 

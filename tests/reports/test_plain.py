@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from tests.costs import eventually
 
-from capsule.core.budget import Allowance, Budget
+from capsule.core.budget import Budget
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
+    Allowance,
     Event,
     ItemClosed,
     MissionStarted,
@@ -22,6 +23,7 @@ from capsule.core.event import (
     Rebased,
     Reopened,
     RunEnded,
+    RunStarted,
     Salvaged,
     StepBegun,
     StepEnded,
@@ -260,3 +262,44 @@ def test_a_mission_says_what_is_left_of_its_budget() -> None:
         report.event("x-1", event)
     left = "left of its budget: $4.50, 9,000 tokens, 1 min 0 s"
     assert f"        so far: $0.50, 1,000 tokens, 30 s; {left}\n" in stream.getvalue()
+
+
+def told_by_a_queue(jobs: int) -> list[str]:
+    stream = io.StringIO()
+    report = QueueReport(stream, colour=False, width=60)
+    report.event("_queue", RunStarted(at=AT, cap=9, jobs=jobs))
+    for name in ("x-1", "x-2"):
+        report.event(name, msgspec.structs.replace(started("A title that is long, and goes on " * 3), mission=name))
+    for event in (
+        StepBegun(at=AT, key="code#1", phase="code", run=1, attempt=1, agent="a"),
+        Warned(at=AT, text="look out " * 20),
+    ):
+        report.event("x-2", event)
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.promise("jobs.lines")
+def test_side_by_side_every_line_of_a_mission_begins_with_its_id() -> None:
+    lines = told_by_a_queue(jobs=2)
+    assert [line[:5] for line in lines] == sorted(line[:5] for line in lines) and {line[:5] for line in lines} == {
+        "x-1  ",
+        "x-2  ",
+    }
+    assert max(map(len, lines)) <= 60
+    assert "x-2  [2/2] code ... by a" in lines
+
+
+@pytest.mark.promise("jobs.lines")
+def test_one_after_the_other_lines_are_as_they_always_were() -> None:
+    assert "[2/2] code ... by a" in told_by_a_queue(jobs=1)
+
+
+def test_side_by_side_each_gives_signs_of_life() -> None:
+    stream = io.StringIO()
+    report = QueueReport(stream, colour=False, width=60, sign_of_life=0.02)
+    report.event("_queue", RunStarted(at=AT, cap=9, jobs=2))
+    for name in ("x-1", "x-2"):
+        report.event(name, msgspec.structs.replace(started(), mission=name))
+        report.event(name, StepBegun(at=AT, key="code#1", phase="code", run=1, attempt=1))
+    assert eventually(lambda: all(f"{name}          ... " in stream.getvalue() for name in ("x-1", "x-2")))
+    report.event("_queue", RunEnded(at=AT, why="over"))

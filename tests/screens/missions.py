@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from capsule.catalog import Catalog
-from capsule.core.budget import UNLIMITED, Allowance, Budget
+from capsule.core.budget import UNLIMITED, Budget
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
+    Allowance,
     Event,
     ItemClosed,
     MissionStarted,

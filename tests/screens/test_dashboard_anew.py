@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from textual.content import Content
 
-from capsule.core.budget import Allowance
+from capsule.core.event import Allowance
 from capsule.core.item import Item
 from capsule.tui.actions import BY_KEY, CommandResult, Details
 from capsule.tui.dialogs import FailedCommand, answer_lines
@@ -150,6 +150,7 @@ def test_what_is_on_disk_is_laid_out_when_it_is_new_and_not_at_every_look(monkey
     play(failing(), act)
 
 
+@pytest.mark.promise("screens.run-budget")
 def test_costs_are_held_against_a_budget_only_where_there_is_one() -> None:
     view = failing().board.missions[0]
     assert "no budget set" in plain(cost_page(view, None, 80))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from textual.content import Content
 
-from capsule.core.budget import Allowance, Spending
+from capsule.core.budget import Spending
 from capsule.core.decide import Decision, Move
-from capsule.core.event import Event, Policy
+from capsule.core.event import Allowance, Event, Policy
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time

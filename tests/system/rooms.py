@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.briefing import SandboxPaths
-from capsule.system.sandbox import PROGRAM, Sandbox, homes, level
+from capsule.system.sandbox import PROGRAM, Bubblewrap, homes, level
 
 needs_bubblewrap = pytest.mark.sandboxed
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -26,7 +26,7 @@ class Room:
     home: Path
     root: Path
     place: Path
-    sandbox: Sandbox
+    sandbox: Bubblewrap
     env: dict[str, str] = field(default_factory=dict)
     entered: ExitStack = field(default_factory=ExitStack)
 
@@ -58,7 +58,7 @@ def a_room(tmp_path: Path) -> Room:
     (home / ".cargo" / "credentials.toml").write_text("a token")
     (root / ".git" / "config").write_text("as it was")
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    sandbox = Sandbox(level("auto", os.environ), shown=(str(root),), homes=(str(home), *homes(os.environ)))
+    sandbox = Bubblewrap(level("auto", os.environ), shown=(str(root),), homes=(str(home), *homes(os.environ)))
     return Room(home, root, place, sandbox, env)
 
 
@@ -79,8 +79,8 @@ def as_an_ordinary_user(
     code = (
         "import os, subprocess, sys\n"
         "from capsule.core.briefing import SandboxPaths\n"
-        "from capsule.system.sandbox import Sandbox, level\n"
-        f"box = Sandbox(level('required', os.environ), ({str(home)!r},), ({str(home)!r},))\n"
+        "from capsule.system.sandbox import Bubblewrap, level\n"
+        f"box = Bubblewrap(level('required', os.environ), ({str(home)!r},), ({str(home)!r},))\n"
         f"env = {{'PATH': os.environ['PATH'], 'HOME': {str(home)!r}}}\n"
         f"with box.around(('sh', '-c', {script!r}), cwd={cwd!r}, env=env, sandbox_paths={sandbox_paths}) as argv:\n"
         "    done = subprocess.run(argv, env=env)\n"

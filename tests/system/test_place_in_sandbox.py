@@ -359,6 +359,29 @@ def test_commands_run_at_the_places_own_path_where_the_settings_say_so(
     assert (ran.exit_code, ran.tail.splitlines()) == (0, [path, path, " M code"])
 
 
+@pytest.mark.promise("side-by-side.test-network")
+@pytest.mark.parametrize(("tests", "code"), [(True, 0), (False, 1)])
+def test_tests_with_a_network_of_their_own_find_every_port_free_and_other_commands_do_not(
+    project: Project, supervisor: SupervisorClient, tests: bool, code: int
+) -> None:
+    shell = SupervisedShell(supervisor, base_env=project.room.env, sandbox=project.room.sandbox, own_network=True)
+    reports = project.room.home / "reports"
+    reports.mkdir()
+    python = shutil.which("python3", path=project.room.env["PATH"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"import socket; socket.create_server(('127.0.0.1', {taken.getsockname()[1]}))"
+        ran = shell.run(
+            f'{python} -c "{bind}"',
+            project.place,
+            project.room.home / "log",
+            timeout=30,
+            env={},
+            sandbox_paths=project.sandbox_paths,
+            reports=reports if tests else None,
+        )
+    assert ran.exit_code == code, ran.tail
+
+
 def test_at_its_own_path_only_what_lay_below_the_checkout_moves() -> None:
     sandbox_paths = SandboxPaths(
         place="/p/.capsule/worktrees/x",

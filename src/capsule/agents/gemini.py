@@ -10,6 +10,8 @@ Measured with 0.61.0:
 - It retries for minutes unless `maxAttempts` says otherwise, and only the settings can: each run has a copy of them.
 - An empty answer, a torn stream and a refusal leave exit code 0; `result.status` tells. What went wrong is said in the
   result, or in the `error` event before it. The exit code of an API error is its status modulo 256.
+- It stops a model that repeats the same tool call, remarks on it, and reports a success. The last answers of such a
+  loop are in none of its counts.
 - An answer that was cut for its length is reported as a success: nothing tells.
 """
 
@@ -45,6 +47,8 @@ _LOGINS = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json"
 _SEEDS = ("settings.json", "installation_id", "GEMINI.md", *_LOGINS)
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(G(?:EMINI|OOGLE)_\w+)\s*=\s*(['\"]?)(.*?)\2\s*$", re.MULTILINE)
 _API_ERROR = re.compile(r"^\[API Error: (.*?)\]", re.DOTALL)
+_LOOP = "Loop detected, stopping execution"
+_OTHER_WORDS = "It repeated the same tool call. Put the item into other words, or name another model."
 _HTTP_ERRORS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
 _TELLING = ("command", "file_path", "path", "pattern", "query", "url", "prompt", "dir_path")
 _HINTS = {
@@ -163,7 +167,8 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
     if not result and ended.why == "exited" and not ended.exit_code:  # as after a SIGTERM
         return Failure(Kind.CRASH, "gemini broke off before it was done.")
     if result.get("status") != "error":
-        return None
+        stopped = (events.last("error") or Event()).text("message").startswith(_LOOP)
+        return Failure(Kind.CUT_SHORT, f"gemini: {_LOOP}.", _OTHER_WORDS) if stopped else None
     error = result.table("error") if isinstance(result.get("error"), Event) else events.last("error") or Event()
     said = error.text("message")
     if "empty response" in said:

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from capsule.adapters import Order
+from capsule.app.control import refuse_what_is_left, stop_missions
 from capsule.app.missions import known_mission, mission_state, running
-from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
+from capsule.core.errors import CapsuleError, InvalidId, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
 from capsule.engine.actions import logs_of
@@ -27,9 +25,6 @@ from capsule.reports.live import FanOut
 from capsule.rules import words_at
 from capsule.services import Services
 from capsule.wiring import open_services
-
-_PATIENCE = 15.0
-"""A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
 
 
 class EndedMission(NamedTuple):
@@ -50,10 +45,11 @@ def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | N
     if not _leftovers(project, mission):
         known_mission(project, mission)
         return None
-    stopped = _stop_runner(project, mission)
+    stopped = stop_missions(project, [mission], lambda _: None)
+    refuse_what_is_left(stopped)
     ended = end_mission(project, mission, how="cleaned" if branch else "aborted", branch=branch)
     kept = bool(project.git.resolve(f"refs/heads/capsule-{mission}"))
-    return ended._replace(was_running=stopped, branch_kept=kept)
+    return ended._replace(was_running=bool(stopped.missions), branch_kept=kept)
 
 
 def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMission]:
@@ -137,25 +133,6 @@ def _release(services: Services, mission: str) -> tuple[str, ...]:
         claimed = f"warning: {mission} is still claimed in its tracker: {fault.message}"
         return (f"{claimed}\n  Take the claim back there{there}",)
     return ()
-
-
-def _stop_runner(project: Project, mission: str) -> bool:
-    """Tell the mission's own process to stop, and wait until it has; False where none runs."""
-    journal = project.journal()
-    pid = journal.running(mission)
-    if pid is None:
-        return False
-    try:
-        with suppress(ProcessLookupError):  # it has just ended by itself
-            os.kill(pid, signal.SIGTERM)
-    except PermissionError:
-        raise LockHeld(f"{mission} (pid {pid}) is run by another user.", "Ask them to stop it.") from None
-    deadline = time.monotonic() + _PATIENCE
-    while journal.running(mission) is not None:
-        if time.monotonic() > deadline:
-            raise LockHeld(f"{mission} (pid {pid}) does not stop.", f"End it by hand: kill {pid}.")
-        time.sleep(0.05)
-    return True
 
 
 def _leftovers(project: Project, mission: str) -> bool:

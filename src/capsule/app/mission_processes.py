@@ -1,9 +1,10 @@
 """Missions as processes: a queue starts one runner for each mission that it takes, and both sides of that are here.
 
-The queue writes a task to the runner's stdin and keeps that pipe open. A runner whose stdin ends has lost its queue and
-kills itself; its supervisor then ends the agent. The runner tells on its stdout what happens, one JSON object a line,
-and waits for a byte after each: so everything is shown in the order in which it happened, and nothing twice. How it
-stands is in the journal, where it counts its agents too (`RunLease`).
+The queue writes a task to the runner's stdin and keeps that pipe open. A runner whose stdin ends has lost its queue. If
+it ran alone it kills itself, and its supervisor then ends the agent; one of several goes on (`outlives_queue`, or its
+run was allowed more since), and the next queue finds it by its lock. The runner tells on its stdout what happens, one
+JSON object a line, and waits for a byte after each: so everything is shown in the order in which it happened, and
+nothing twice. How it stands is in the journal, where it counts its agents too (`RunLease`).
 
 A runner has a session of its own: Ctrl-C reaches only the queue, which passes it on. The first asks, the second orders.
 """
@@ -18,18 +19,20 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from capsule.adapters import Observer, Order, RunLease
+from capsule.adapters import JournalReader, Observer, Order, RunLease
 from capsule.app.planning import RunRequest
 from capsule.core import errors
-from capsule.core.errors import CapsuleError, Interrupted
+from capsule.core.errors import CapsuleError, Interrupted, RunnerDied
 from capsule.core.event import Event
+from capsule.core.run import open_run
 from capsule.engine.dispatch import SharedLimits
 from capsule.engine.run_mission import run_until_halt
 from capsule.project import Project, open_project
@@ -43,6 +46,8 @@ from capsule.wiring import open_services, recorded, replayed
 RUNNER = "_runner"
 """The command by which a queue starts a runner; people do not type it."""
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "capsule")
+_LOOK = 0.25
+"""Seconds after which a mission that was adopted is looked at again."""
 _PATIENCE = 15.0
 """Seconds in which a runner that was ordered to stop has ended its agent."""
 
@@ -102,6 +107,7 @@ class MissionProcesses:
     def __init__(self, project: Project, request: RunRequest, observer: Observer, stop: Stop) -> None:
         self._project, self._request, self._observer, self._stop = project, request, observer, stop
         self._runners: list[_Runner] = []
+        self._adopted: list[_Adopted] = []
         self._started: set[str] = set()
 
     def start(self, order: Order, lease: RunLease) -> None:
@@ -110,13 +116,25 @@ class MissionProcesses:
         self._started.add(order.mission)
         self._runners.append(_Runner(_Task(str(project.root), project.branch, project.loaded, request, order, lease)))
 
-    def wait(self) -> tuple[str, CapsuleError | None]:
+    def adopt(self, mission: str) -> None:
+        self._adopted.append(_Adopted(mission, self._project.journal_reader()))
+
+    def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None] | None:
+        deadline = time.monotonic() + (inf if seconds is None else seconds)
         try:
             while True:
                 if self._stop.requested:
-                    for runner in self._runners:
-                        runner.ask_to_stop()
-                ready = select.select([*self._runners, *(() if self._stop.requested else (self._stop,))], [], [])[0]
+                    for running in self._runners:
+                        running.ask_to_stop()
+                if gone := next(filter(self._has_gone, self._adopted), None):
+                    self._adopted.remove(gone)
+                    return gone.mission, None
+                rest = max(0.0, deadline - time.monotonic())
+                pause = min(rest, _LOOK if self._adopted else rest)
+                watched = [*self._runners, *(() if self._stop.requested else (self._stop,))]
+                ready = select.select(watched, [], [], None if pause == inf else pause)[0]
+                if not ready and not rest:
+                    return None
                 for runner in [each for each in self._runners if each in ready]:
                     for told in runner.hear():
                         if told.event:
@@ -132,6 +150,12 @@ class MissionProcesses:
                 runner.end()
             self._runners.clear()
             raise
+
+    def _has_gone(self, adopted: _Adopted) -> bool:
+        """Show what an adopted mission has done since, and pass a stop on to it; tell whether it has ended."""
+        if self._stop.requested:
+            adopted.ask_to_stop()
+        return adopted.gone(self._observer)
 
 
 class _Runner:
@@ -198,7 +222,7 @@ class _Runner:
             return Interrupted(f"{self.mission} was stopped at once; recorded progress is kept.", go_on)
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         message = f"The process of {self.mission} {how}; recorded progress is kept."
-        return CapsuleError(message, go_on, exit_code=128 - code if code < 0 else code)
+        return RunnerDied(message, go_on, exit_code=128 - code if code < 0 else code)
 
     def end(self) -> None:
         """Order it to stop, hear it out without showing anything, and see it gone."""
@@ -228,6 +252,33 @@ class _Runner:
             _write_all(self._process.stdin.fileno(), data)
 
 
+class _Adopted:
+    """The process of a mission that a queue started which is gone: only journal, lock and signals lead to it."""
+
+    def __init__(self, mission: str, journal: JournalReader) -> None:
+        self.mission = mission
+        self._asked = False
+        self._journal = journal
+        self._seen = len(journal.events(mission))
+
+    def gone(self, observer: Observer) -> bool:
+        """Tell the observer what its mission has journaled since; return whether it has ended."""
+        held = self._journal.holder(self.mission) is not None  # asked first: what it wrote last is told too
+        for number, event in self._journal.events(self.mission, after=self._seen):
+            self._seen = number
+            observer.event(self.mission, event)
+        if not held:
+            self._journal.close()
+        return not held
+
+    def ask_to_stop(self) -> None:
+        pid = self._journal.holder(self.mission)
+        if pid and not self._asked:
+            self._asked = True
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
+
 def _rebuilt(fault: _Fault) -> Exception:
     """Make the exception that the runner raised, as far as this process knows its class."""
     if "CapsuleError" in fault.kinds:
@@ -235,9 +286,9 @@ def _rebuilt(fault: _Fault) -> Exception:
         error: CapsuleError = kind.__new__(kind, fault.fields["message"])
         vars(error).update(fault.fields)
         return error
+    bug: Exception = RunnerBug(f"{fault.kinds[0]}: {fault.fields['message']}")
     if "OSError" in fault.kinds:
-        return OSError(fault.fields["errno"], fault.fields["strerror"], fault.fields["filename"])
-    bug = RunnerBug(f"{fault.kinds[0]}: {fault.fields['message']}")
+        bug = OSError(fault.fields["errno"], fault.fields["strerror"], fault.fields["filename"])
     bug.add_note(fault.trace)
     return bug
 
@@ -265,7 +316,6 @@ def _run(task: _Task, queue: _Queue) -> None:
     with (
         Stop() as stop,
         open_services(project, project.tracker, words, queue, stop, model=task.request.model) as opened,
-        opened.journal.join(task.lease.stream, task.lease.epoch),
     ):
         queue.tell(_Told(listens=True))
         services, _ = with_recording(opened, project, task.request)
@@ -280,13 +330,17 @@ class _Queue:
         os.dup2(2, 1)  # whatever prints, prints to people
         self._heard = threading.Semaphore(0)
         self._one_at_a_time = threading.Lock()
+        self._alone = False
+        self._task: _Task | None = None
 
     def task(self) -> _Task:
         data = b""
         while not data.endswith(b"\n"):
             data += os.read(0, 1 << 16) or _killed()
+        task = msgspec.json.decode(data, type=_Task)
+        self._task = task
         threading.Thread(target=self._listen, daemon=True).start()
-        return msgspec.json.decode(data, type=_Task)
+        return task
 
     def event(self, mission: str, event: Event) -> None:
         self.tell(_Told(stream=mission, event=event))
@@ -296,21 +350,39 @@ class _Queue:
 
     def tell(self, told: _Told) -> None:
         with self._one_at_a_time:
+            if self._alone:
+                return
             try:
                 _write_all(self._out, msgspec.json.encode(told) + b"\n")
             except BrokenPipeError:
-                _killed()
-            if not told.ended:
+                self._lose_queue()
+            if not (told.ended or self._alone):
                 self._heard.acquire()
 
     def _listen(self) -> None:
         while os.read(0, 1):
             self._heard.release()
-        _killed()
+        self._lose_queue()
+        self._heard.release()  # whoever waits to be heard
+
+    def _lose_queue(self) -> None:
+        """Go on without telling anybody, or kill this process: nobody asks for its mission any more."""
+        if not (self._task and _is_one_of_several(self._task)):
+            _killed()
+        self._alone = True
+
+
+def _is_one_of_several(task: _Task) -> bool:
+    """Tell whether a mission was started as one of several, or its run may work on several by now."""
+    if task.lease.outlives_queue:
+        return True
+    with suppress(CapsuleError), closing(open_project(task.root).journal_reader()) as journal:
+        return open_run(event for _, event in journal.events(task.lease.stream)).jobs > 1
+    return False
 
 
 def _killed() -> bytes:
-    """Kill this process: its queue is gone, and nobody asks for the mission any more."""
+    """Kill this process."""
     os.kill(os.getpid(), signal.SIGKILL)
     return b""
 

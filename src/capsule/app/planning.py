@@ -27,8 +27,10 @@ from capsule.reports.live import FanOut
 from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
+from capsule.system.sandbox import level
 from capsule.wiring import SKILLS, open_services, uses_skills
 from capsule.workspaces import repository
+from capsule.workspaces.room import missing_room
 
 
 class RunRequest(Struct, frozen=True):
@@ -122,7 +124,9 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         retries=request.max_retries,
         rebase=request.rebase,
     )
+    room = "" if going_on else missing_room(project.git, project.env)
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
+    told += (room,) if room else ()
     return MissionPlan(project, words, state, order, told)
 
 
@@ -146,6 +150,8 @@ def _without_effect(project: Project, words: Catalog, workflow: Workflow) -> lis
         idle = (project.root / SKILLS).is_dir() and not uses_skills(project)
         agent = project.settings.agent
         notes += [f"the skills in {SKILLS} are not used: agents.{agent}.trust_project lets {agent} find them."] * idle
+    if project.settings.confinement.test_network == "own" and not level(project.settings.sandbox, project.env).mounts:
+        notes.append("confinement.test_network: own has no effect here: only bubblewrap gives tests a network.")
     return notes
 
 

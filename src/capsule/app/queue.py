@@ -13,6 +13,7 @@ from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
 from capsule.app.ordering import queued
+from capsule.app.overlap import overlaps
 from capsule.app.planning import (
     RunRequest,
     check_agents,
@@ -35,11 +36,15 @@ from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services
+from capsule.system.machine import most_jobs
 from capsule.workspaces import repository
+from capsule.workspaces.room import missing_room
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_SHOWN = 100
 _MOST_NAMED = 5
+_MOST_COMPARED = 32
+"""How many items that could be next are compared with the missions under way."""
 _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
     "rebase": "--rebase rebuilds the work of one task",
@@ -60,7 +65,8 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
     statuses = (Status.NEW,) if triage else None
     cap, typed = cap_of(run.project, request), request.cap is not None
-    plan = RunPlan(f"{RUN}{name}", cap, typed, named, statuses, to_the_end=bool(named))
+    jobs = jobs_of(run.project)
+    plan = RunPlan(f"{RUN}{name}", cap, typed, named, statuses, to_the_end=bool(named), jobs=jobs)
     tells_order = run.form == PLAIN and not triage
     _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services, tells_order=tells_order)))
     return max([report.exit_code, *report.halts]) if named else report.exit_code
@@ -70,7 +76,8 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     """Open the services, set up the run in it, and work through its items."""
     project, tracker = run.project, run.project.tracker
     tracker.items()  # its warnings are there once it was read
-    notes = (*project.loaded.warnings, *tracker.warnings)
+    room = missing_room(project.git, project.env, jobs_of(project))
+    notes = (*project.loaded.warnings, *tracker.warnings, *([room] if room else ()))
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()
         for kept in put_away_old_work(project.git):
@@ -99,6 +106,12 @@ def cap_of(project: Project, request: RunRequest) -> int:
     if cap < 1:
         raise UsageError("--cap must be 1 or more.", "It counts every agent that is started, retries included.")
     return cap
+
+
+def jobs_of(project: Project) -> int:
+    """Return how many missions a run of this project works on at the same time."""
+    jobs = project.settings.execution.jobs
+    return most_jobs() if jobs == "auto" else jobs
 
 
 def _make_way(run: RunContext, item: Item) -> None:
@@ -200,6 +213,11 @@ class _ProjectJobs:
         resumed = _under_way(states) if self._campaign else self._request.items
         first = self._request.triage_first or None
         return queued(self._project, states, items, left_alone, resumed=resumed, triage_first=first)
+
+    def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
+        fit = [place.item for place in places if place.actionable][:_MOST_COMPARED]
+        known = [place.item for place in places if place.item.id in under_way]
+        return overlaps(self._project, [*fit, *known], under_way)
 
     def workflow(self, item: Item) -> Workflow:
         base = self._project.git.resolve("HEAD")
@@ -305,7 +323,15 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     def set_up(services: Services) -> tuple[RunPlan, JobSource]:
         campaign = Campaign(root, services, stream)
         typed = run.request.cap is not None
-        whole = RunPlan(stream, plan.cap, typed, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
+        whole = RunPlan(
+            stream,
+            plan.cap,
+            typed,
+            to_the_end=True,
+            group=campaign,
+            stop_on_failure=plan.stop_on_failure,
+            jobs=jobs_of(run.project),
+        )
         return whole, _ProjectJobs(run, services, campaign, f"refs/heads/{plan.into}")
 
     try:

@@ -102,9 +102,11 @@ def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
         run.tell(f"note: {text}")
     wanted = run.project.settings.sandbox
     found = level(wanted, run.project.env) if run.form != JSON and wanted != "off" else None
+    kept = "hooks and settings of the repository are checked after each phase"
     if found and not found.program:
-        kept = "hooks and settings of the repository are checked after each phase"
         run.tell(f"note: not sandboxed: {found.why}; {kept}.")
+    elif found and not found.proven:
+        run.tell(f"note: sandboxed by {found.name}, untested on a Mac; {kept}.")
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import abandon
-from capsule.commands.arguments import item_argument, warn
-from capsule.core.item import check_id
+from capsule.commands.arguments import item_argument, say, warn
+from capsule.core.item import Blocked, check_id
+from capsule.core.ledger import DECISION
 from capsule.project import open_project
 
 arguments = item_argument
@@ -19,16 +20,26 @@ arguments = item_argument
 
 def run(args: argparse.Namespace) -> int:
     mission = check_id(args.item)
-    ended = abandon(open_project(args.project_dir), mission, branch=False)
+    project = open_project(args.project_dir)
+    ended = abandon(project, mission, branch=False)
     if ended is None:
-        print(f"{mission} has no worktree; there is nothing to end.")
+        say(f"{mission} has no worktree; there is nothing to end.")
         return 0
     warn(ended.warnings)
     if ended.was_running:
-        print(f"{mission} was running; it has been stopped.")
+        say(f"{mission} was running; it has been stopped.")
     kept = f"its branch capsule-{mission} is kept" if ended.branch_kept else "what is committed stays"
-    print(f"{mission} is aborted; {kept}.")
+    say(f"{mission} is aborted; {kept}.")
     if ended.salvage:
-        print(f"  salvaged:    {ended.salvage}")
-    print(f"  start over:  capsule run {mission}")
+        say(f"  salvaged:    {ended.salvage}")
+    blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
+    if blocked:
+        say(f"  next:        {_frees(mission, blocked)}")
+    else:
+        say(f"  start over:  capsule run {mission}")
     return 0
+
+
+def _frees(item_id: str, blocked: Blocked) -> str:
+    """Return the command after which the queue takes a blocked item again."""
+    return f"capsule approve {item_id}" if blocked.kind == DECISION else f'capsule unblock {item_id} --notes "..."'

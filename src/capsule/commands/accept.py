@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import accept
-from capsule.commands.arguments import commit_option, item_argument, text_of, warn
+from capsule.commands.arguments import commit_option, item_argument, say, text_of, warn
 from capsule.project import open_project
 
 
@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     because = " ".join(text_of(args.because).split())
     done, left, warnings = accept(project, args.item, args.check, because, no_commit=args.no_commit)
     warn(warnings)
-    print(f"{args.item}: accepted at {done.phase} that {done.claimed}, although {done.observed}.")
+    say(f"{args.item}: accepted at {done.phase} that {done.claimed}, although {done.observed}.")
     for check in left:
-        print(f'  {check} is refuted as well: capsule accept {args.item} {check} --because "..."')
+        say(f'  {check} is refuted as well: capsule accept {args.item} {check} --because "..."')
     if not left:
-        print(f"Go on with it: capsule run {args.item}")
+        say(f"Go on with it: capsule run {args.item}")
     return 0

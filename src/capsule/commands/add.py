@@ -22,7 +22,7 @@ import argparse
 from msgspec.structs import replace
 
 from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
-from capsule.commands.arguments import ITEM_ID, commit_option, plain, text_of, warn
+from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     for title in titles:
         name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
         warn(warnings)
-        print(f"{name}  {title}", flush=True)
+        say(f"{name}  {title}")
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from capsule.commands.verbs import INTERNAL, VERBS
 from capsule.core.errors import UsageError
 from capsule.core.text import without_controls
+from capsule.reports.style import fitted, reflowed
 
 LARGEST_TEXT = 256 * 1024
 ITEM_ID = "item id"
@@ -33,6 +34,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help; unlike argparse, fail where it cannot be written."""
+        self.description = reflowed(self.description or "", file or sys.stdout)
         print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
@@ -81,9 +83,19 @@ def plain(text: str) -> str:
     return without_controls(text.encode(errors="replace").decode()).strip()
 
 
+def say(text: str) -> None:
+    """Print lines for people: folded where a terminal ends, whole in a pipe."""
+    print(fitted(text, sys.stdout), flush=True)
+
+
+def tell(text: str) -> None:
+    """Print lines for people, beside the results."""
+    print(fitted(text, sys.stderr), file=sys.stderr, flush=True)
+
+
 def warn(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line, file=sys.stderr)
+        tell(line)
 
 
 def terminal_width(unknown: int = 80) -> int:

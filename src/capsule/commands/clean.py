@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import EndedMission, abandon, clean_all, worktrees
-from capsule.commands.arguments import item_argument, warn
+from capsule.commands.arguments import item_argument, say, warn
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     mission = check_id(args.item)
     ended = abandon(project, mission, branch=True)
     if ended is None:
-        print(f"{mission} has nothing left to clean.")
+        say(f"{mission} has nothing left to clean.")
     else:
         _print(ended)
     return 0
@@ -42,12 +42,12 @@ def clean_everything(project: Project) -> int:
     """Clean every mission that does not run, and say what was left alone."""
     missions, foreign = worktrees(project)
     for name in foreign:
-        print(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
+        say(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
     ended = None
     for ended in clean_all(project, missions):
         _print(ended)
     if ended is None:
-        print("Nothing to clean.")
+        say("Nothing to clean.")
     return 0
 
 
@@ -55,6 +55,6 @@ def _print(ended: EndedMission) -> None:
     warn(ended.warnings)
     if ended.running is not None:
         where = f"(pid {ended.running}); left alone. `capsule abort {ended.mission}` ends it."
-        print(f"{ended.mission} is running {where if ended.running else 'somewhere else; left alone.'}")
+        say(f"{ended.mission} is running {where if ended.running else 'somewhere else; left alone.'}")
     else:
-        print(f"{ended.mission} is cleaned.{f' Salvaged: {ended.salvage}' if ended.salvage else ''}")
+        say(f"{ended.mission} is cleaned.{f' Salvaged: {ended.salvage}' if ended.salvage else ''}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import Archived, complete
-from capsule.commands.arguments import commit_option, item_argument, warn
+from capsule.commands.arguments import commit_option, item_argument, say, warn
 from capsule.project import open_project
 from capsule.reports.style import clean
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 def report(done: Archived, how: str) -> int:
     item, ended, warnings = done
     warn(warnings)
-    print(f"{item.id} is {how}: {clean(item.title)}")
+    say(f"{item.id} is {how}: {clean(item.title)}")
     if ended:
-        print(f"  its mission has ended{f'; its work is kept as {ended.salvage}' if ended.salvage else ''}")
+        say(f"  its mission has ended{f'; its work is kept as {ended.salvage}' if ended.salvage else ''}")
     return 0

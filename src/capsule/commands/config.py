@@ -17,11 +17,13 @@ import argparse
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
-from capsule.commands.arguments import warn
+from capsule.commands.arguments import say, warn
 from capsule.core.errors import UsageError
 from capsule.core.text import did_you_mean
+from capsule.reports.style import output_width
 from capsule.settings import load_settings
 from capsule.system.git import Git, NotARepository
 
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([{"key": key, "value": value, "layer": layer} for key, value, layer in rows], indent=2))
     else:
-        print(_shown(rows[0][1]) if rows[0][0] == args.key else _as_table(rows))
+        say(_shown(rows[0][1]) if rows[0][0] == args.key else _as_table(rows))
     return 0
 
 
@@ -62,10 +64,11 @@ def _chosen(rows: list[Row], key: str | None) -> list[Row]:
 
 
 def _as_table(rows: list[Row]) -> str:
-    """Lay out three columns; a value too long for its column pushes its layer to the right."""
+    """Lay out three columns; a value too long for its column pushes its layer to the right, or onto the next line."""
     cells = [("KEY", "VALUE", "LAYER"), *((key, _shown(value), layer) for key, value, layer in rows)]
     key_width = max(len(key) for key, _, _ in cells)
-    value_width = max(len(value) for _, value, _ in cells if len(value) <= 40)
+    room = min(40, output_width(sys.stdout) - key_width - max(len(layer) for _, _, layer in cells) - 4)
+    value_width = max((len(value) for _, value, _ in cells if len(value) <= room), default=0)
     return "\n".join(f"{key:<{key_width}}  {value:<{value_width}}  {layer}" for key, value, layer in cells)
 
 

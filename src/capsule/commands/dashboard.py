@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from capsule.app.runners import start_runner
+from capsule.commands.arguments import say, tell
 from capsule.commands.logs import Shelf
 from capsule.commands.output import what_stands_against_a_screen
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, end_of
@@ -82,20 +83,20 @@ def run(args: argparse.Namespace) -> int:
     running = [view.mission for view in dashboard.model.board.missions if view.running and not view.parent]
     if running and not in_a_browser():
         named = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
-        print(f"Still running: {named}. Watch: capsule dashboard")
+        say(f"Still running: {named}. Watch: capsule dashboard")
     return 0
 
 
 def show_board(project: Project, *, once: bool) -> int:
     watcher = JournalWatcher(project)
     board = watcher.look()
-    print("\n".join([*board_lines(board), ""]), flush=True)  # a tracker may take long
-    print("\n".join(_items(project, board)), flush=True)
+    say("\n".join([*board_lines(board), ""]))  # a tracker may take long
+    say("\n".join(_items(project, board)))
     while not once:
         time.sleep(PULSE)
         before, board = board, watcher.look()
         for line in changes(before, board):
-            print(f"{board.at[11:19]} {line}", flush=True)
+            say(f"{board.at[11:19]} {line}")
     return 0
 
 
@@ -104,7 +105,7 @@ def _items(project: Project, board: Board) -> Iterator[str]:
     try:
         listing = listing_of(project)
     except CapsuleError as fault:
-        print(f"capsule: {fault.message}\n  {fault.hint}", file=sys.stderr)
+        tell(f"capsule: {fault.message}\n  {fault.hint}")
         yield "Items: cannot be read."
         return
     entries = outline(listing.items, board, by_status=listing.by_status)

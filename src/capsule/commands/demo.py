@@ -24,7 +24,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -32,7 +31,7 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.commands.arguments import parse
+from capsule.commands.arguments import parse, say, tell
 from capsule.commands.setup_template import TEMPLATE, make_project
 from capsule.commands.show import is_closed
 from capsule.commands.watching import MissionReader
@@ -42,7 +41,8 @@ from capsule.core.evidence import refuted
 from capsule.core.signal import Verdict
 from capsule.plain_files import parse_yaml
 from capsule.project import Project, open_project
-from capsule.reports.style import clean
+from capsule.reports.style import clean, output_width
+from capsule.reports.table import wrap
 from capsule.rules import policy_at
 from capsule.system.process import SupervisorClient
 from capsule.workspaces.shell import SupervisedShell
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         root = make_project(target, "none", prefix=PREFIX, template=SHOP, files=SHOP_FILES, message=first)
     else:
         root = make_project(target, "file", prefix=PREFIX)
-    print(_INTRODUCTION.format(script=SCRIPT, real=demo.real, root=root), end="", file=sys.stderr)
+    tell(_INTRODUCTION.format(script=SCRIPT, real=demo.real, root=root).rstrip())
     with _settings_of_our_own({**demo.settings, "agents.scripted.args": [str(template / SCRIPT)]}):
         failed = next((words for words in _commands(demo) if _type(words, root)), ())
         return _conclude(demo, open_project(str(root)), failed)
@@ -128,14 +128,14 @@ def _settings_of_our_own(settings: dict[str, object]) -> Iterator[None]:
 def _commands(demo: Demo) -> Iterator[tuple[str, ...]]:
     """Yield every command of the story, after the words that go before it."""
     for scene in demo.story:
-        print(f"\n{textwrap.fill(scene.say, 100)}", file=sys.stderr)
+        tell("\n" + "\n".join(wrap(scene.say, min(100, output_width(sys.stderr)))))
         yield from scene.type
 
 
 def _type(words: tuple[str, ...], root: Path) -> int:
     """Run `capsule WORDS` in this process."""
     name, *rest = words
-    print(f"\n$ capsule {shlex.join(words)}", file=sys.stderr)
+    tell(f"\n$ capsule {shlex.join(words)}")
     args = parse(name, [*rest, "--project-dir", str(root)])
     with redirect_stdout(sys.stderr):
         return int(args.command(args))
@@ -150,12 +150,12 @@ def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
     if failed:
         broken.insert(0, f"`capsule {shlex.join(failed)}` failed.")
     for promise in broken:
-        print(f"capsule: the demo did not come out as promised: {promise}", file=sys.stderr)
-    print(f"\n$ git log {' '.join(demo.log)}", file=sys.stderr, flush=True)
-    print(_git(project, "log", "--no-decorate", *demo.log), end="\n\n")
+        tell(f"capsule: the demo did not come out as promised: {promise}")
+    tell(f"\n$ git log {' '.join(demo.log)}")
+    say(_git(project, "log", "--no-decorate", *demo.log) + "\n")
     caught = [_told(item, event) for item, event in endings if event.decision.verdict is Verdict.REFUTED]
-    print(f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}", *caught, sep="\n", end="\n\n")
-    print(demo.look_around.format(root=shlex.quote(str(project.root))), end="")
+    say("\n".join([f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}", *caught, ""]))
+    say(demo.look_around.format(root=shlex.quote(str(project.root))).rstrip())
     return 1 if broken else 0
 
 

@@ -30,11 +30,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from capsule.adapters import Ran, Tracker
@@ -55,15 +54,17 @@ from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
 from capsule.project import GET_BD, Project
-from capsule.reports.style import Style, clean
+from capsule.reports.style import Style, clean, output_width
+from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at
 from capsule.settings import Loaded, Settings, load_settings
 from capsule.system import layers
 from capsule.system.git import Git, NotARepository, check_version
 from capsule.system.process import SupervisorClient
-from capsule.system.sandbox import level
+from capsule.system.sandbox import SANDBOX_EXEC, level
 from capsule.wiring import agent_maker, try_tests
 from capsule.workspaces import repository
+from capsule.workspaces.room import missing_room
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
@@ -75,7 +76,8 @@ PATIENCE = 10.0
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _MEND_NOTIFY = "Fix `notify` in the settings; docs/how-to/notifications.md has examples."
-_UNCONFINED = "agents and tests run as you do; hooks and settings of the repository are checked after each phase"
+_WATCHED = "hooks and settings of the repository are checked after each phase"
+_UNCONFINED = f"agents and tests run as you do; {_WATCHED}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _safely(check: Check, context: _Context, about: str) -> Iterator[Finding]:
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
-    style, width = Style(sys.stdout), max(40, shutil.get_terminal_size((100, 24)).columns)
+    style, width = Style(sys.stdout), max(40, output_width(sys.stdout))
     longest = max(len(finding.name) for finding in findings)
     for about in dict.fromkeys(finding.about for finding in findings):
         yield style.paint("bold", f"{about}:")
@@ -186,12 +188,11 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
     """Lay out name, state and a sentence, which is wrapped and never cut; below it what to do."""
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
-    wrap = partial(textwrap.wrap, width=width, break_on_hyphens=False, break_long_words=False)
-    first, *more = wrap(clean(finding.found), initial_indent=plain, subsequent_indent=indent)
+    first, *more = wrap(clean(finding.found), width, plain, indent, whole=True) or [plain]
     yield name + style.paint(COLOURS[finding.state], f"{finding.state:<8}") + first[len(plain) - 2 :]
     yield from more
     if finding.hint:
-        yield from wrap(f"→ {clean(finding.hint)}", initial_indent=indent, subsequent_indent=indent + "  ")
+        yield from wrap(f"→ {clean(finding.hint)}", width, indent, f"{indent}  ", whole=True)
 
 
 # ---- the machine
@@ -277,8 +278,11 @@ def too_old(version: str) -> str:
 def _sandbox(context: _Context) -> Iterator[Finding]:
     """Say which sandbox is in force, by the same trial that a run makes."""
     found = level(context.loaded.settings.sandbox, os.environ)
-    if found.program:
-        about = "agents and tests change only their own place, and see nothing of your home but tools"
+    about = "agents and tests change only their own place, and see nothing of your home but tools"
+    if found.name == SANDBOX_EXEC:
+        untested = f"{SANDBOX_EXEC} at {found.program}, untested on a Mac: {about}, if it holds; {_WATCHED}"
+        yield Finding("sandbox", "warning", untested, "Report what fails; `sandbox: off` runs without it.")
+    elif found.program:
         yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
         if why := layers.fault(found.program):
             missing = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
@@ -520,5 +524,13 @@ def _leftovers(context: _Context) -> Iterator[Finding]:
             yield Finding("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
 
 
+def _disk(context: _Context) -> Iterator[Finding]:
+    room = missing_room(context.project.git, context.project.env) if context.head else ""
+    if room:
+        yield Finding("disk", "warning", room, "Make room, or set XDG_CACHE_HOME to a folder on another disk.")
+    elif context.head:
+        yield Finding("disk", "ok", "there is room for a mission")
+
+
 MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd, _sandbox, _notify)
-PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)
+PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers, _disk)

@@ -1,6 +1,7 @@
 """Explain which item is next, and why the others are not.
 
 It shows the item that `capsule run` takes next, the order of those after it, and what each of the rest is waiting for.
+An item that is likely to touch files of a mission that runs now comes after the others, and says which.
 With an ID: that item, the command that helps, what is proven of its work, and how its exam went. Nothing is changed.
 
   capsule explain
@@ -20,7 +21,8 @@ from typing import Any, NamedTuple
 from capsule.app.items import find_item
 from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
-from capsule.commands.arguments import ITEM_ID
+from capsule.app.overlap import overlaps
+from capsule.commands.arguments import ITEM_ID, say
 from capsule.commands.status import nothing_yet
 from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
@@ -52,19 +54,19 @@ def run(args: argparse.Namespace) -> int:
     width = max((len(each["id"]) for each in answers), default=0)
     for each in answers:
         where = "next" if each["next"] else f"after {each['after']}" if each["actionable"] else "not now"
-        print(f"{each['id']:<{width}}  {where}: {each['why']}")
+        say(f"{each['id']:<{width}}  {where}: {each['why']}")
         if args.item:
-            print(f"  next: {each['to_move_it']}")
+            say(f"  next: {each['to_move_it']}")
     if not answers:
-        print(f"{args.item} is closed." if args.item else nothing_yet(project.tracker))
+        say(f"{args.item} is closed." if args.item else nothing_yet(project.tracker))
     if only:
         with MissionReader(project) as reader:
             history = reader.history(only)
         proof = proof_of(history)
         if proof.line:
-            print(f"  {proof.label}: {clean(proof.line)}")
+            say(f"  {proof.label}: {clean(proof.line)}")
         for line in exam(history.state):
-            print(f"  exam: {clean(line)}")
+            say(f"  exam: {clean(line)}")
     return 0
 
 
@@ -74,8 +76,10 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
+    places = queued(project, states, items, busy)  # exactly as a run would find it, but for what runs now
+    overlap = overlaps(project, [place.item for place in places if place.actionable or place.item.id in pids], pids)
     before = ""
-    for place in queued(project, states, items, busy):  # exactly as a run would find it, but for what runs now
+    for place in sorted(places, key=lambda place: place.item.id in overlap):
         item, can = place.item, place.actionable
         asks = item.blocked.kind if item.blocked else ""
         case = _Case(item, asks, place, states.get(item.id), item.id in busy)
@@ -87,7 +91,7 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
             "actionable": can,
             "next": can and not before,
             "after": before if can else "",
-            "why": clean(place.why),
+            "why": clean("; ".join(filter(None, (place.why, overlap.get(item.id))))),
             "to_move_it": way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
         }
         before = item.id if can else before

@@ -17,14 +17,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
 from capsule.app.items import why_not_committed
 from capsule.catalog import Catalog
-from capsule.commands.arguments import commit_option, warn
+from capsule.commands.arguments import commit_option, say, tell, warn
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
@@ -97,21 +96,21 @@ def run(args: argparse.Namespace) -> int:
             raise CannotWrite(project.root / name, fault) from None
     commit = _write(project, new, commit=not obstacle)
     for line in _told(wanted, new, folders):
-        print(line)
+        say(line)
     if commit:
-        print(f"committed as {commit[:12]}")
+        say(f"committed as {commit[:12]}")
     elif new and not args.no_commit:
-        print(f"not committed: {obstacle}", file=sys.stderr)
+        tell(f"not committed: {obstacle}")
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-        print(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        print(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
+        say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
+        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
     if maybe := _maybe_wanted(project):
-        print(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
-        print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
+        say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
+        say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
     in_beads = (project.root / ".beads").is_dir() and not (project.root / BACKLOG).exists()
-    print("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
+    say("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
     return 0
 
 

@@ -33,7 +33,7 @@ from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
-from capsule.core.event import CAMPAIGN, RUN, is_mission
+from capsule.core.event import CAMPAIGN, RUN, is_run
 from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import check_id
 from capsule.core.report import Report, nested
@@ -110,7 +110,7 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
 
 
 def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:
-    streams = [stream for stream in reader.journal.streams() if not is_mission(stream)]
+    streams = [stream for stream in reader.journal.streams() if is_run(stream)]
     for stream in (f"{RUN}{name}", f"{CAMPAIGN}{name}", f"{RUN}run-{name}"):
         if stream in streams and (found := reader.run(stream, now)).began:
             return found

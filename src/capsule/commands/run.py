@@ -11,6 +11,7 @@ Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, an
 
   capsule run                                the queue: items under way, then ready, then new
   capsule run --cap 10                       at most ten agents from now on, retries included
+  capsule run --jobs 4                       four missions at the same time; auto: as many as fit
   capsule run --triage-first                 assess what is new first, so that what is urgent is known
   capsule run demo-1.1.1                     one task
   capsule run demo-1                         everything in the epic; stops at the first failure
@@ -34,6 +35,7 @@ from collections.abc import Iterable
 
 from capsule.app.planning import RunRequest, plan_mission, preview
 from capsule.app.queue import (
+    jobs_of,
     plan_campaign,
     preview_campaign,
     preview_queue,
@@ -42,7 +44,7 @@ from capsule.app.queue import (
     run_queue,
 )
 from capsule.app.running import JSON, run_item
-from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument
+from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, say
 from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, request_of, run_of, summed_up
 from capsule.commands.summary import campaign_summary, closing_words, queue_summary
@@ -67,6 +69,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", metavar="FILE", help=record)
     parser.add_argument("--replay", metavar="FILE", help="replay a recording instead of running agents")
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+    jobs = "how many missions to run at the same time (a number, or auto)"
+    parser.add_argument("--jobs", metavar="N", type=_number_or_word, help=jobs)
     first = "assess every new item of a backlog before working on the others"
     parser.add_argument("--triage-first", action="store_true", help=first)
     parser.add_argument(
@@ -91,9 +95,20 @@ def run(args: argparse.Namespace) -> int:
         from capsule.commands.live_view import view_run  # noqa: PLC0415 - start-up
 
         return view_run(project, request, args.words)
-    if not request.items or project.tracker.traits.authoritative:
+    if not request.items or project.tracker.traits.authoritative or _are_side_by_side(project, request):
         return run_in_queue(project, request, args.output, dry=args.dry_run)
     return max(_run_named(project, item, request, args.output, dry=args.dry_run) for item in request.items)
+
+
+def _number_or_word(text: str) -> int | str:
+    """Read a number where it is one; the settings say which words there are."""
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _are_side_by_side(project: Project, request: RunRequest) -> bool:
+    """Tell whether several named tasks are to be run at the same time."""
+    several = jobs_of(project) > 1 and len(request.items) > 1 and not (request.fresh or request.rebase)
+    return several and not any(is_container(project.tracker.item(item)) for item in request.items)
 
 
 def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool = False, triage: bool = False) -> int:
@@ -117,9 +132,9 @@ def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *,
         return _print_all(preview(plan, request.model))
     state = run_item(plan, run_of(project, request, how))
     if how != JSON and plan.done:
-        print(f"{item_id} is done: merged as {state.facts.get('merged', 'nothing')[:12]}.")
+        say(f"{item_id} is done: merged as {state.facts.get('merged', 'nothing')[:12]}.")
     elif how != JSON:
-        print(closing_words(state, project))
+        say(closing_words(state, project))
     return state.halt.exit_code if state.halt else 0
 
 
@@ -129,7 +144,7 @@ def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *
         return _print_all(preview_campaign(plan, project, request))
     if plan.done:
         if how != JSON:
-            print(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
+            say(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
     run = run_of(project, request, how, QueueReport)
     with summed_up(run.form, lambda report: campaign_summary(report, root.id, project)) as report:
@@ -144,5 +159,5 @@ def _refuse_on_failure(request: RunRequest) -> None:
 
 def _print_all(lines: Iterable[str]) -> int:
     for line in lines:
-        print(line)
+        say(line)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.running import JSON, NONE, PLAIN, RunContext
+from capsule.commands.arguments import say, tell
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.engine.dispatch import RunReport
@@ -33,7 +33,7 @@ def request_of(args: argparse.Namespace) -> RunRequest:
 
 def flags_of(args: argparse.Namespace) -> dict[str, object]:
     """Return the options that are settings, by their dotted key. A recording takes the place of every agent."""
-    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries"}
+    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries", "jobs": "execution.jobs"}
     flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
     if getattr(args, "replay", None) is None:
         return flags
@@ -53,10 +53,6 @@ def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainRep
     return RunContext(project, request, report, tell, PLAIN)
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
 @contextmanager
 def summed_up(form: str, sum_up: Callable[[RunReport], str]) -> Iterator[RunReport]:
     """Print the summary however the run ends, once there is something to sum up."""
@@ -65,4 +61,4 @@ def summed_up(form: str, sum_up: Callable[[RunReport], str]) -> Iterator[RunRepo
         yield report
     finally:
         if form != JSON and report.ended_because and (report.spawns or report.exit_code != 2):
-            print(sum_up(report), flush=True)
+            say(sum_up(report))

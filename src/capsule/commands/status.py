@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
 from capsule.commands.arguments import warn
-from capsule.core.campaign import counts_below, is_container, to_do
+from capsule.core.campaign import counts_below, is_container, to_do, unfinished
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 from capsule.core.status import MissionStatus
 from capsule.core.text import did_you_mean
 from capsule.project import Project, open_project
-from capsule.reports.style import Style, clean, output_width
+from capsule.reports.style import Style, clean, fitted, output_width, wrapped
 from capsule.reports.table import column, widest
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ DEEPEST = 8
 """From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
 LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
 TREE = ("ID", "Status", "Pri", "Done", "Title")
+DISPENSABLE = ("Risk", "Size", "Impact", "Phase", "Done", "Pri", "Status")
+"""Columns that a narrow terminal does without, first things first."""
 COLOURS = {Status.IN_PROGRESS: "green", Status.BLOCKED: "yellow", Status.NEW: "dim"}
 FIELDS = ("status", "phase", "type", "tag", "priority", "parent", "size", "complexity", "risk", "impact")
 
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     table = _table(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     waiting = {item.id for item in shown if item.status is Status.READY and _waits(item, by_id)} if in_a_list else ()
     counts = _counts(shown, every, waiting) if in_a_list else _counts_of_work(shown, every)
-    print("\n".join([*table, "", counts, *done, *missions]))
+    print("\n".join([*table, "", *(fitted(line, sys.stdout) for line in (counts, *done, *missions))]))
     return 0
 
 
@@ -193,19 +195,31 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[_Row], style: Style, width: int) -> Iterator[str]:
-    import textwrap  # noqa: PLC0415 - start-up
-
-    title = headings.index("Title")
     widths = [widest(cells) for cells in zip(headings, *(row.cells for row in rows), strict=True)]
+    shown = _that_fit(headings, widths, width)
+    headings, widths = [headings[each] for each in shown], [widths[each] for each in shown]
+    title = headings.index("Title")
     room = width - sum(widths) + widths[title] - len(GAP) * (len(widths) - 1)
     widths[title] = min(widths[title], max(room, NARROWEST_TITLE))
     indent = " " * sum(cell + len(GAP) for cell in widths[:title])
     yield style.paint("bold", GAP.join(map(column, headings, widths)).rstrip())
     for row in rows:
-        yield style.paint(COLOURS.get(row.item.status, ""), GAP.join(map(column, row.cells, widths)).rstrip())
+        cells = [row.cells[each] for each in shown]
+        yield style.paint(COLOURS.get(row.item.status, ""), GAP.join(map(column, cells, widths)).rstrip())
         if row.why:
-            room = max(width - len(indent), NARROWEST_TITLE)
-            yield from (f"{indent}{line}" for line in textwrap.wrap(row.why, room, break_on_hyphens=False))
+            below = indent if width - len(indent) >= NARROWEST_TITLE else STEP
+            yield from wrapped(row.why, width, below, "")
+
+
+def _that_fit(headings: Sequence[str], widths: Sequence[int], width: int) -> list[int]:
+    """Number the columns that a terminal has room for; long ids leave less to the others."""
+    shown = list(range(len(headings)))
+    for name in DISPENSABLE:
+        taken = sum(widths[each] + len(GAP) for each in shown if headings[each] != "Title")
+        if taken + NARROWEST_TITLE <= width:
+            break
+        shown = [each for each in shown if headings[each] != name]
+    return shown
 
 
 def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str] = ()) -> str:
@@ -218,9 +232,9 @@ def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str
 
 def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     """Count tasks, not epics; a task with open dependencies is waiting, not ready."""
-    from capsule.core.schedule import queue  # noqa: PLC0415 - start-up: a backlog does not need it
-
-    waiting = {place.item.id for place in queue(every) if place.waits_for}
+    known = {item.id: item for item in every}
+    free = (item for item in to_do(every) if not (item.blocked or item.taken_by))
+    waiting = {item.id for item in free if any(True for _ in unfinished(item, known))}
     return _counts(to_do(items), to_do(every), waiting)
 
 
@@ -234,14 +248,15 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
     if not (pids or begun):
         return
     from capsule.commands.watching import MissionReader  # noqa: PLC0415 - start-up: most often none is begun
-    from capsule.core.history import NOBODY, Presence  # noqa: PLC0415 - start-up
+    from capsule.core.history import NOBODY  # noqa: PLC0415 - start-up
 
     with MissionReader(project) as reader:
         for name, pid in pids.items():
             history, sign = reader.history(name), MissionStatus.RUNNING.sign
             doing = f"running (pid {pid})" if pid else "running"
-            if history.waiting:
-                sign, doing = MissionStatus.WAITING.sign, clean(history.summary(Presence(pid=pid), "").sentence)
+            if history.waiting or history.queued:
+                standing = reader.summary(name, "")
+                sign, doing = standing.status.sign, clean(standing.sentence)
             yield f"{sign} {name} {doing}: capsule logs {name} -f"
         for name, state in begun.items():
             summary = reader.history(name).summary(NOBODY, "")

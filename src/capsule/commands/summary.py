@@ -129,6 +129,7 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
+    rows += [("stopped", f"{item}: by you; go on with: capsule run {item}") for item in report.stopped]
     if report.follow_ups:
         rows.append(("follow-ups", ", ".join(report.follow_ups)))
     rows += [("uncommitted", words) for words in (_uncommitted(project) if report.done else [])]

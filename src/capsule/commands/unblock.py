@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import Unblocked, unblock
-from capsule.commands.arguments import commit_option, item_argument, text_of, warn
+from capsule.commands.arguments import commit_option, item_argument, say, text_of, warn
 from capsule.project import open_project
 
 
@@ -41,12 +41,12 @@ def report(done: Unblocked, notes: str) -> int:
     item = done.item.id
     warn(done.warnings)
     if done.stands:
-        print(f"{item} is {done.stands} again.")
+        say(f"{item} is {done.stands} again.")
     elif done.goes_on_from:
-        print(f"{item} resumes at {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
+        say(f"{item} resumes at {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
     else:
-        print(f"{item} is open again: capsule run {item}")
+        say(f"{item} is open again: capsule run {item}")
     if done.commented:
-        print("  No mission is waiting for notes, so they were added as a comment.")
-        print("  Agents do not read comments: put what they must know into the description.")
+        say("  No mission is waiting for notes, so they were added as a comment.")
+        say("  Agents do not read comments: put what they must know into the description.")
     return 0

@@ -15,19 +15,21 @@ class Verb:
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "See it work": {
-        "demo": Verb("demo", "run two tasks through the whole pipeline, with a scripted agent", in_project=False),
+        "demo": Verb("demo", "run two tasks through the pipeline, with a scripted agent", in_project=False),
         "doctor": Verb("doctor", "check what is installed, what is missing, and how to get it"),
     },
     "Work": {
         "run": Verb("run", "take an item through its workflow, to main"),
+        "jobs": Verb("jobs", "say or change how many missions a run works on at a time"),
+        "stop": Verb("stop", "stop what runs here, or the missions that are named"),
         "step": Verb("step", "run one phase of an item, then stop"),
         "triage": Verb("triage", "assess every new item of the backlog"),
         "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),
-        "show": Verb("show", "show where a mission stands: phases, claims against evidence, feedback"),
-        "report": Verb("report", "report on missions: time, claims, cost, diff (Markdown, HTML, JSON)"),
+        "show": Verb("show", "show where a mission stands: phases, evidence, feedback"),
+        "report": Verb("report", "report on missions: claims, cost, diff (Markdown, HTML, JSON)"),
         "logs": Verb("logs", "show what the agents of a mission printed"),
         "abort": Verb("abort", "end a mission; keep its branch"),
-        "clean": Verb("clean", "end missions and delete their branches; everything is salvaged first"),
+        "clean": Verb("clean", "end missions and delete their branches; all is salvaged first"),
         "config": Verb("config", "show every effective setting and where it comes from"),
     },
     "Items": {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Event
 from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
+from capsule.core.merge_queue import merge_stream
+from capsule.core.train import MergeTrain
 from capsule.journals.sqlite import SqliteJournal
 from capsule.journals.watch import Watch
 from capsule.project import Project
@@ -46,6 +49,8 @@ class MissionReader:
         self.journal = project.journal(read_only=True)
         self._events: dict[str, list[Event]] = {}
         self._histories: dict[str, MissionHistory] = {}
+        self._trains: dict[str, MergeTrain] = {}
+        self._epochs: Mapping[str, int] | None = None
 
     def __enter__(self) -> MissionReader:
         return self
@@ -70,7 +75,28 @@ class MissionReader:
         return read_run(stream, self.events(stream)).summary(Presence(holder(self.journal, stream)), now)
 
     def summary(self, mission: str, now: str) -> MissionSummary:
-        return self.history(mission).summary(Presence(holder(self.journal, mission)), now)
+        history, pid = self.history(mission), holder(self.journal, mission)
+        place = self._place(mission, history.queued.branch, pid) if pid is not None and history.queued else None
+        return history.summary(Presence(pid, place=place), now)
+
+    def _place(self, mission: str, branch: str, pid: int) -> str | None:
+        """Return its place in the merge queue of a branch; '' where it has the turn."""
+        stream = merge_stream(branch)
+        if pid and holder(self.journal, stream) == pid:
+            return ""
+        if self._epochs is None:
+            self._epochs = self.journal.epochs()
+        train, at = self.train(stream), self._epochs
+        at_it = holder(self.journal, stream)
+        waiting = {name: holder(self.journal, name) for name in train.waiting}
+        first = next((name for name, held in waiting.items() if held and held == at_it), "")
+        places = train.places(lambda one: at.get(one.mission) == one.epoch and waiting[one.mission] is not None, first)
+        return next((place.words for place in places if place.mission == mission), None)
+
+    def train(self, stream: str) -> MergeTrain:
+        if stream not in self._trains:
+            self._trains[stream] = reduce(MergeTrain.after, self.events(stream), MergeTrain(stream=stream))
+        return self._trains[stream]
 
 
 def end_of(file: Path, limit: int) -> str:

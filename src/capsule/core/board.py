@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.history import MissionSummary, RunSummary, with_parts
 from capsule.core.status import MissionStatus
+from capsule.core.train import MergeSummary
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     missions: tuple[MissionSummary, ...] = ()
     runs: tuple[RunSummary, ...] = ()
     """The ones that run first, then the last ended first."""
+    merges: tuple[MergeSummary, ...] = ()
+    """The merge queues that somebody waited in, by branch."""
 
     def mission(self, name: str) -> MissionSummary | None:
         return next((view for view in self.missions if view.mission == name), None)
@@ -26,9 +29,16 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(view for view in self.missions if view.running)
 
 
-def gather_board(missions: Iterable[MissionSummary], runs: Iterable[RunSummary], at: str) -> Board:
+def gather_board(
+    missions: Iterable[MissionSummary], runs: Iterable[RunSummary], at: str, merges: Iterable[MergeSummary] = ()
+) -> Board:
     newest_run = sorted(runs, key=lambda run: (run.last, run.name), reverse=True)
-    return Board(at=at, missions=in_order(missions), runs=tuple(sorted(newest_run, key=lambda run: not run.running)))
+    return Board(
+        at=at,
+        missions=in_order(with_parts(missions)),
+        runs=tuple(sorted(newest_run, key=lambda run: not run.running)),
+        merges=tuple(sorted(merges, key=lambda each: each.branch)),
+    )
 
 
 def in_order(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:

@@ -45,6 +45,8 @@ class SandboxPaths(msgspec.Struct, frozen=True):
     """(path, what is seen there instead): files and folders that can be read only."""
     layers: tuple[tuple[str, str], ...] = ()
     """(path, folder): the folder's content is seen there below a layer of this run's own that is thrown away."""
+    hidden: tuple[str, ...] = ()
+    """Folders of which nothing is seen but what the others name, where no place is mounted over them."""
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,17 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from capsule.core.event import Usage
+from capsule.core.event import Allowance, Usage
 from capsule.core.text import count
-
-
-class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits of money, tokens and seconds; None is no limit."""
-
-    usd: float | None = None
-    tokens: int | None = None
-    seconds: float | None = None
-
 
 UNLIMITED = Allowance()
 

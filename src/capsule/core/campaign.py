@@ -51,6 +51,22 @@ def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
         above = known.get(above.parent)
 
 
+def unfinished(item: Item, known: Mapping[str, Item]) -> Iterator[tuple[str, str]]:
+    """Yield what must be done first, each with who depends on it: the item, or one that holds it.
+
+    A holder's dependency on something it holds itself says only when the holder is done.
+    """
+    for other in item.dependencies:
+        if other in known:
+            yield other, item.id
+    for holder in ancestors(item, known):
+        for other in holder.dependencies:
+            if other in known and other != holder.id:
+                family = {above.id for above in ancestors(known[other], known)}
+                if holder.id not in family:
+                    yield other, holder.id
+
+
 def to_do(members: Iterable[Item]) -> list[Item]:
     """Return what is still to be worked on."""
     return [item for item in members if item.status is not Status.DONE and not is_container(item)]

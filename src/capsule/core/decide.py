@@ -11,7 +11,8 @@
 REFUTED is ours: the agent said PASS and the evidence says no. The evidence becomes the feedback. Evidence that says
 who has to mend it (`mend`) sends the work to the phase that writes that, where there is one before; once per check,
 with a counter of its own, and then it is for a person.
-Vetoes (a guardrail, a human's review) can only turn advance or repeat into park.
+Vetoes (a guardrail, a human's review) can only turn advance or repeat into park. A review that asks for the same thing
+a third time, or takes back what it asked for, is parked instead of another round (`core.findings` has the table).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import msgspec
 from msgspec.structs import replace
 
 from capsule.core.evidence import Evidence, as_feedback, mend_of, refuted
+from capsule.core.findings import Finding, Ledger, finding_list, next_number, review_round, settled, stuck
 from capsule.core.item import LEVELS, Assessment, Item, duplicate_of
 from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
-from capsule.core.workflow import Phase, Role, Workflow
+from capsule.core.workflow import EXAM, Phase, Role, Workflow
 
 
 class Move(StrEnum):
@@ -91,6 +93,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The check whose evidence sent the work to the phase that has to mend it, with everything else kept."""
     accept: str = ""
     """Of a stop: the check whose refutation a person may accept."""
+    findings: tuple[Finding, ...] = ()
+    """Of a review: all its findings, as they stand now."""
 
     @property
     def keeps_the_work(self) -> bool:
@@ -143,11 +147,13 @@ def decide(
     refutations: Mapping[str, int] | None = None,
     vetoed: tuple[str, ...] = (),
     trusts_done: bool = False,
+    findings: Mapping[str, Ledger] | None = None,
 ) -> Decision:
-    """Turn phase, signal, evidence and retries used into the one thing to do next."""
+    """Turn phase, signal, evidence, retries used and earlier findings into the one thing to do next."""
+    phase = workflow.phase(name)
     made = _decided(
         workflow,
-        workflow.phase(name),
+        phase,
         signal,
         evidence,
         verdict=verdict_of(signal, evidence, strict=strict),
@@ -156,6 +162,8 @@ def decide(
         vetoed=vetoed,
         trusts_done=trusts_done,
     )
+    if _has_findings(phase):
+        made = _with_findings(phase, signal, made, findings or {})
     acceptable = (piece.check for piece in refuted(evidence) if piece.tree)
     return replace(made, accept=next(acceptable, "")) if made.move in HALTS and not made.vetoed else made
 
@@ -197,6 +205,28 @@ def _decided(
         code = 1 if move is Move.PARK else 2
         return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)
     return Decision(move, verdict, signal.summary)
+
+
+def _has_findings(phase: Phase) -> bool:
+    """Tell whether an agent judges here in words that everybody may read."""
+    return bool(phase.prompt) and phase.role in (Role.REVIEW, Role.SOLO) and phase.writes != EXAM
+
+
+def _with_findings(phase: Phase, signal: Signal, made: Decision, findings: Mapping[str, Ledger]) -> Decision:
+    """Keep the findings of a review; park one that goes round in circles, where it would be another round."""
+    ledger = findings.get(phase.name, ())
+    if made.verdict in (Verdict.PASS, Verdict.MORE):
+        return replace(made, findings=settled(ledger, signal))
+    sent_back = made.verdict in (Verdict.NEEDS_WORK, Verdict.FAILED) and (made.move in SETBACKS or made.exhausted)
+    if not sent_back or signal.synthetic or (phase.role is Role.SOLO and not signal.findings):
+        return made
+    judged = review_round(ledger, signal, next_number(findings.values()))
+    listed = finding_list(each for each in judged.ledger if each.is_open) if judged.by_remarks else ""
+    made = replace(made, findings=judged.ledger, feedback="\n\n".join(filter(None, (made.feedback, listed))))
+    why = stuck(judged, phase.rework or phase.name) if made.move in SETBACKS else ""
+    if not why:
+        return made
+    return replace(made, move=Move.PARK, reason=why, back_to="", counter="", exit_code=1, block_type=DEFAULT_BLOCK_TYPE)
 
 
 def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping[str, int]) -> Evidence | None:

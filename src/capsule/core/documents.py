@@ -25,6 +25,9 @@ from capsule.core.syntax import language_of
 
 ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
 """Other names that a kind of document is accepted under, where the usual one is missing."""
+PLANS = ("PRD", "DESIGN", "SPEC")
+"""Kinds of documents that say what will be changed."""
+FOLDERS = ("changes/", "_ideas/")
 PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
 

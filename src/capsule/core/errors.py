@@ -121,6 +121,20 @@ class Paused(CapsuleError):
     exit_code = 0
 
 
+class RunnerDied(CapsuleError):
+    """The process of a mission was killed, or ended in disorder; recorded progress is kept."""
+
+
+class NotYet(CapsuleError):
+    """Other agents of the run are at work with all that is left of its budget: wait until one of them has ended."""
+
+    exit_code = 0
+
+
+class WentBack(CapsuleError):
+    """The work does not go together with what others merged: its mission rebuilds it and goes on from there."""
+
+
 class BudgetSpent(CapsuleError):
     """The budget is spent. Resumable."""
 

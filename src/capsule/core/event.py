@@ -76,6 +76,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long the agent ran, measured by Capsule."""
 
 
+class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Limits of money, tokens and seconds; null is no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a phase: the claim, the evidence, and the state of the worktree afterwards."""
 
@@ -267,12 +275,39 @@ class Waiting(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wa
     seconds: float
 
 
+class Limited(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="limited"):
+    """A provider said until when it refuses an agent; others that are about to start the same agent wait as well."""
+
+    agent: str
+    mission: str
+    """The mission that found it."""
+    epoch: int
+    """The claim that its mission is run by: with another, or none, nobody waits for it any more."""
+    failure: Failure
+    seconds: float
+
+
 class Spent(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
     """Usage of an agent that did not finish its phase, because the provider refused it or it was stopped."""
 
     key: str
     phase: str
     usage: Usage
+
+
+class Queued(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
+    """The work is ready, and waits until others have been merged into the same branch."""
+
+    branch: str
+    ahead: int
+    """How many are before it."""
+
+
+class Returned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="returned"):
+    """The work does not go together with what others merged: it is rebuilt on that, and goes on from there."""
+
+    why: str
+    """What does not go together, and with which missions; the phase that it goes back to is told."""
 
 
 class Stopped(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
@@ -289,6 +324,68 @@ class RunStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     """How many agents it may start."""
     spawns: int = 0
     """How many agents the killed run that this one continues had started."""
+    jobs: int = 1
+    """How many missions it may run at the same time."""
+    budget: Allowance = Allowance()
+    """What all its agents together may use."""
+
+
+class JobsSet(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="jobs_set"):
+    """Somebody changed how many missions the run may work on at the same time, while it runs."""
+
+    jobs: int
+
+
+class StopAsked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stop_asked"):
+    """Somebody asked for one mission to stop: the run goes on with the others, and does not take it up again."""
+
+    mission: str
+
+
+class HandedIn(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="handed_in"):
+    """A mission waits for its turn, in the stream of the branch's merge queue."""
+
+    mission: str
+    key: str
+    """The step that merges it."""
+    epoch: int
+    """The claim that its mission is run by: with another, or none, it does not wait any more."""
+
+
+class Served(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="served"):
+    """A mission has had its turn in the merge queue."""
+
+    mission: str
+    key: str
+    seconds: float
+    """How long its turn took."""
+
+
+class Stacked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stacked"):
+    """A mission of the merge queue has built its merge on top of those before it."""
+
+    mission: str
+    commit: str
+    """'' where it does not go together with them; those behind are built without it."""
+    tree: str
+    onto: str
+    """The commit that it was built on."""
+    under: str
+    """The tree of that commit."""
+    gate: str = ""
+    """Names how its merge is tested: only those that are tested alike are tested together."""
+
+
+class Batched(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="batched"):
+    """Missions of the merge queue were tested together."""
+
+    missions: tuple[str, ...]
+    """In the order in which they were built upon each other."""
+    tree: str
+    green: bool
+    commit: str = ""
+    """The one commit that brings them all, where they are merged together."""
+    seconds: float = 0.0
 
 
 class Spawned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
@@ -296,6 +393,22 @@ class Spawned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="sp
 
     mission: str
     key: str
+    may_use: Allowance = Allowance()
+    """Its share of the run's budget."""
+
+
+class AgentEnded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="agent_ended"):
+    """An agent of the run has ended; written in the same transaction as the end of its step."""
+
+    mission: str
+    key: str
+    usage: Usage | None = None
+    final: bool = True
+    """Whether its step is over too; otherwise the provider refused the agent, and it starts again."""
+    exhausted: bool = False
+    """Whether the item has no retries left."""
+    progress: bool = False
+    """Whether the item got further."""
 
 
 class RunEnded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
@@ -310,6 +423,8 @@ class RunEnded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
     """Reasons by id."""
     failed: dict[str, str] = {}
     """Reasons by id."""
+    stopped: tuple[str, ...] = ()
+    """Ids of items whose mission a person stopped."""
     waiting: dict[str, str] = {}
     """For a campaign: items that did not run, with the reason."""
     follow_ups: tuple[str, ...] = ()
@@ -370,13 +485,23 @@ Event = (
     | Salvaged
     | Warned
     | Waiting
+    | Limited
     | Spent
+    | Queued
+    | Returned
     | Stopped
     | Abandoned
     | ItemClosed
     | RunStarted
+    | JobsSet
+    | StopAsked
     | Spawned
+    | AgentEnded
     | RunEnded
+    | HandedIn
+    | Served
+    | Stacked
+    | Batched
     | ParentClosed
     | Advanced
     | Discovered
@@ -386,10 +511,20 @@ RUN = "_"
 """Prefix of the stream of a run; no item id begins with it."""
 CAMPAIGN = f"{RUN}campaign-"
 """Prefix of the stream of a campaign, followed by its item."""
+MERGES = f"{RUN}merges-"
+"""Prefix of the stream of a merge queue, followed by its branch."""
+LIMITS = f"{RUN}limits"
+"""The stream of limits that missions found, for all that use the same agent."""
+CONTROL = f"{RUN}control"
+"""The stream of what people asked of runs while they ran."""
 
 
 def is_mission(stream: str) -> bool:
     return not stream.startswith(RUN)
+
+
+def is_run(stream: str) -> bool:
+    return stream.startswith(RUN) and not stream.startswith((MERGES, LIMITS, CONTROL))
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -43,6 +43,10 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first of those that failed."""
     edits: tuple[str, ...] = ()
     """What was changed in the tree for this run, one line each: a mutant, canaries."""
+    beside: bool = False
+    """Whether other missions ran on this machine meanwhile."""
+    alone: bool = False
+    """Whether it was asked again while no other tests ran, because it was red beside other missions."""
     report: str = ""
     """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
 
@@ -136,6 +140,21 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it adds to the line that sums up a mission, by its place there: `red by name (3 new)`."""
     tests: dict[str, tuple[str, ...]] = {}
     """The first of the tests that it is about, by what became of them: new, rewritten, known to fail, flaky."""
+
+
+def is_doubtful(seen: Observation) -> bool:
+    """Tell whether other missions may be to blame for a bad result."""
+    return seen.beside and seen.colour in (Colour.RED, Colour.TIMED_OUT)
+
+
+ASKED_ALONE = "asked again alone"
+
+
+def company(seen: Observation) -> str:
+    """Say of a result what other missions may have to do with it, to go behind it; '' where there is nothing."""
+    if seen.alone:
+        return f", {ASKED_ALONE}"
+    return ", while other missions ran" if is_doubtful(seen) else ""
 
 
 SURVIVED = "every test still passes"

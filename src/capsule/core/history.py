@@ -21,21 +21,25 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.budget import NO_BUDGET, UNLIMITED, Allowance, Budget, Spending, total
+from capsule.core.budget import NO_BUDGET, UNLIMITED, Budget, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
+from capsule.core.errors import Interrupted
 from capsule.core.event import (
     Abandoned,
     Accepted,
     Advanced,
+    Allowance,
     Event,
     MissionStarted,
     MovedByHand,
     Observed,
     ParentClosed,
     Policy,
+    Queued,
     Rebased,
     Recorded,
     Reopened,
+    Returned,
     RunEnded,
     RunStarted,
     Salvaged,
@@ -47,6 +51,7 @@ from capsule.core.event import (
     Warned,
 )
 from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
+from capsule.core.findings import Finding, findings_of
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time, seconds_between
@@ -181,7 +186,13 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     last: str = ""
     last_step: str = ""
     """When its last step ended."""
+    worked: float = 0.0
+    """Seconds of all attempts that ended or were stopped, also of those that are forgotten."""
     waiting: Waiting | None = None
+    queued: Queued | None = None
+    """It waits for others to be merged."""
+    returns: tuple[Returned, ...] = ()
+    """What did not go together with others, each time the work went back by itself."""
     stopped: str = ""
     """Why its last run ended, where that was no verdict."""
     released: bool = True
@@ -208,7 +219,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self, presence: Presence, now: str, budget: Budget = NO_BUDGET) -> MissionSummary:
         """Join what the events say with who is at it, as of now."""
         pid = presence.pid
-        condition, status, sentence = self._standing(pid)
+        condition, status, sentence = self._standing(pid, presence.place)
         seen = self if pid is not None else replace(_interrupted(self), waiting=None)
         if seen.under_way:
             seen = seen.with_last(until=now)
@@ -229,10 +240,10 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             allowed_in_run=budget.run,
         )
 
-    def _standing(self, pid: int | None) -> tuple[Condition, MissionStatus, str]:
+    def _standing(self, pid: int | None, place: str | None) -> tuple[Condition, MissionStatus, str]:
         state, halt = self.state, self.state.halt
         if pid is not None:
-            return self._while_running(pid)
+            return self._while_running(pid, place)
         if state.abandoned:
             return Condition.ABANDONED, MissionStatus.STOPPED, f"stopped: {state.abandoned}"
         if halt:
@@ -243,11 +254,15 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return condition, status, f"{status.words} at {halt.phase}: {halt.reason}"
         return self._when_finished() if state.finished else self._when_stopped()
 
-    def _while_running(self, pid: int) -> tuple[Condition, MissionStatus, str]:
+    def _while_running(self, pid: int, place: str | None) -> tuple[Condition, MissionStatus, str]:
         at = f" at {self.state.begun.phase}" if self.state.begun else ""
         if self.waiting:
             until = clock_time(self.waiting.at, self.waiting.seconds)
             words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason}"
+            return Condition.RUNNING, MissionStatus.WAITING, words
+        if self.queued and place != "":
+            where = place or f"behind {self.queued.ahead}"
+            words = f"waiting for its turn to be merged into {self.queued.branch}: {where}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         who = f"pid {pid}" if pid else "in another container or on another machine"
         return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"
@@ -300,6 +315,15 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         return accept_command(state.parent or state.mission, halt.accept)
 
     @property
+    def findings(self) -> tuple[tuple[str, Finding], ...]:
+        """All that its reviews asked for, each with the phase that did, in the order of their ids."""
+        return tuple(findings_of(self.state.findings))
+
+    @property
+    def open_findings(self) -> tuple[tuple[str, Finding], ...]:
+        return tuple((phase, finding) for phase, finding in self.findings if finding.is_open)
+
+    @property
     def merged(self) -> str:
         return self.state.facts.get("merged", "")
 
@@ -331,7 +355,7 @@ def _started(history: MissionHistory, event: MissionStarted) -> MissionHistory:
 
 
 def _begun(history: MissionHistory, event: StepBegun) -> MissionHistory:
-    history = replace(_interrupted(history, repeated_by=event.key), waiting=None, released=False)
+    history = replace(_interrupted(history, repeated_by=event.key), waiting=None, queued=None, released=False)
     attempt = Attempt(key=event.key, phase=event.phase, number=event.attempt, agent=event.agent, began=event.at)
     return history.with_one_more(attempt)
 
@@ -344,15 +368,20 @@ def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
     return replace(
         history.with_last(ended=event, until=event.at, agent=outcome.agent or begun.agent),
         waiting=None,
+        queued=None,
         released=False,
         last_step=event.at,
+        worked=history.worked + outcome.seconds,
         on_red=bool(refuted(outcome.evidence)) if "merged" in outcome.facts else history.on_red,
     )
 
 
 def _interrupted(history: MissionHistory, repeated_by: str = "") -> MissionHistory:
     begun = history.under_way
-    return history.with_last(interrupted=True, repeated=begun.key == repeated_by) if begun else history
+    if begun is None:
+        return history
+    worked = history.worked + (begun.seconds or 0.0)
+    return replace(history.with_last(interrupted=True, repeated=begun.key == repeated_by), worked=worked)
 
 
 def _waiting(history: MissionHistory, event: Waiting) -> MissionHistory:
@@ -391,11 +420,15 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     ),
     Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
+    Queued: lambda history, event: replace(history, queued=event),
+    Returned: lambda history, event: replace(history, queued=None, returns=(*history.returns, event)),
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,
     # Of the test runs the last; one with a mutant or a canary in it says nothing about the work.
-    Observed: lambda history, event: history if event.observation.edits else replace(history, tests=event.observation),
+    Observed: lambda history, event: replace(
+        history, queued=None, tests=history.tests if event.observation.edits else event.observation
+    ),
     Salvaged: lambda history, event: replace(history, salvaged={**history.salvaged, event.ref: event.why}),
 }
 
@@ -417,6 +450,8 @@ class Presence(msgspec.Struct, frozen=True):
     at: str = ""
     started_by: int = 0
     """The parent of its process: the queue, where it runs for one."""
+    place: str | None = None
+    """Its place in the merge queue, such as `3rd, about 4 min`; '' where it has the turn, None where nobody asked."""
 
 
 NOBODY = Presence()
@@ -589,9 +624,10 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def attempt(self) -> int:
+        """The one under way, the last of a halted phase, or the next."""
         if self.begun:
             return self.begun.attempt
-        return self.state.attempt(self.phase) if self.phase else 0
+        return self.state.attempt(self.phase) - bool(self.state.halt) if self.phase else 0
 
     @property
     def agent(self) -> str:
@@ -622,11 +658,6 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     # ---- time and money
 
     @property
-    def seconds(self) -> float:
-        """Since it was started, up to now or to the last that happened."""
-        return seconds_between(self.began, self.as_of if self.pid is not None else self.last)
-
-    @property
     def phase_seconds(self) -> float | None:
         return seconds_between(self.begun.at, self.as_of) if self.begun else None
 
@@ -643,7 +674,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     @property
     def busy_seconds(self) -> float:
         """Add up its attempts, where their seconds are known; those of its parts are within its own phases."""
-        return sum(attempt.seconds or 0.0 for attempt in self.attempts)
+        return self.worked + ((self.under_way.seconds or 0.0) if self.under_way else 0.0)
 
     @property
     def waited_seconds(self) -> float:
@@ -665,6 +696,11 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
         yield from self.attempts
         for part in self.parts:
             yield from part.all_attempts()
+
+    @property
+    def attempts_made(self) -> int:
+        """A step that was interrupted and begun again is one attempt."""
+        return sum(not attempt.repeated for attempt in self.all_attempts())
 
     @property
     def sent_back(self) -> int:
@@ -722,6 +758,20 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
         return (), "no changes yet"
 
 
+def with_parts(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
+    """Hand each mission those that are parts of it; their order stays."""
+    given = tuple(missions)
+    below: dict[str, list[MissionSummary]] = {}
+    for each in given:
+        below.setdefault(each.parent, []).append(each)
+
+    def whole(each: MissionSummary) -> MissionSummary:
+        parts = tuple(map(whole, below.get(each.mission, ())))
+        return replace(each, parts=parts) if parts else each
+
+    return tuple(map(whole, given))
+
+
 # ---- runs of the queue, of a campaign, of one item
 
 
@@ -732,6 +782,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     pid: int | None = None
     cap: int = 0
+    jobs: int = 1
+    """How many missions it may run at the same time."""
+    budget: Allowance = UNLIMITED
     spawns: int = 0
     missions: tuple[str, ...] = ()
     """Those it started agents for, the last one last."""
@@ -739,15 +792,19 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     closed: tuple[ParentClosed, ...] = ()
     began: str = ""
     last: str = ""
+    idle: float = 0.0
+    """Seconds between a run that was killed and the one that continues it."""
     ended: RunEnded | None = None
 
     def after(self, event: Event) -> RunSummary:
         """Return the run with one more event."""
         run = replace(self, last=event.at)
         if isinstance(event, RunStarted):
+            idle = self.idle + seconds_between(self.last, event.at)
             if self.ended or not self.began:
-                run = RunSummary(stream=self.stream, began=event.at, last=event.at)
-            return replace(run, cap=event.cap, spawns=max(run.spawns, event.spawns))
+                run, idle = RunSummary(stream=self.stream, began=event.at, last=event.at), 0.0
+            spawns = max(run.spawns, event.spawns)
+            return replace(run, cap=event.cap, jobs=event.jobs, budget=event.budget, spawns=spawns, idle=idle)
         if isinstance(event, Spawned):
             others = (mission for mission in self.missions if mission != event.mission)
             return replace(run, spawns=self.spawns + 1, missions=(*others, event.mission))
@@ -776,11 +833,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             return MissionStatus.RUNNING
         if self.ended is None:
             return MissionStatus.STOPPED
+        if self.ended.exit_code == Interrupted.exit_code:
+            return MissionStatus.STOPPED
         return MissionStatus.FAILED if self.ended.exit_code or self.ended.failed else MissionStatus.DONE
 
     @property
     def seconds(self) -> float:
-        return seconds_between(self.began, self.as_of if self.running else self.last)
+        return seconds_between(self.began, self.as_of if self.running else self.last) - self.idle
 
     @property
     def all_missions(self) -> tuple[str, ...]:

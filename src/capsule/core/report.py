@@ -9,7 +9,7 @@ import msgspec
 
 from capsule.core.budget import Spending, total
 from capsule.core.evidence import EvidenceStatus
-from capsule.core.history import MissionSummary, RunSummary, evidence_counts
+from capsule.core.history import MissionSummary, RunSummary, evidence_counts, with_parts
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.status import Condition, MissionStatus
@@ -86,7 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             under_way=sum(not each.at_an_end for each in missions),
             judged=len(judged),
             first_pass=sum(each.first_pass for each in judged),
-            attempts=len(attempts),
+            attempts=sum(each.attempts_made for each in missions),
             sent_back=sum(attempt.sent_back for attempt in attempts),
             refuted=sum(attempt.verdict == Verdict.REFUTED for attempt in attempts),
             claims=sum(claims.values()),
@@ -104,12 +104,4 @@ def nested(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
     """Order missions by age, and put parts below the mission that they are parts of."""
     ordered = sorted(missions, key=lambda each: (each.began, each.ended or each.as_of, each.mission))
     known = {each.mission for each in ordered}
-    below: dict[str, list[MissionSummary]] = {}
-    for each in ordered:
-        below.setdefault(each.parent if each.parent in known else "", []).append(each)
-
-    def whole(each: MissionSummary) -> MissionSummary:
-        parts = tuple(map(whole, below.get(each.mission, ())))
-        return msgspec.structs.replace(each, parts=parts) if parts else each
-
-    return tuple(map(whole, below.get("", ())))
+    return tuple(each for each in with_parts(ordered) if each.parent not in known)

@@ -1,29 +1,21 @@
 """Choose the next item, and say why every other waits: the same for the queue, a campaign and `explain`.
 
 What is under way comes first, then what is ready (impact, priority, then age), then what still has to be scoped,
-researched or triaged. An item waits for what it depends on, and for what those depend on that hold it. The breaker and
-the cap are counted here too: from what a run has started, and how that ended.
+researched or triaged. An item waits for what it depends on, and for what those depend on that hold it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
 
 import msgspec
 
-from capsule.core.campaign import ancestors, is_container
-from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
-from capsule.core.errors import Paused
-from capsule.core.event import Event, RunEnded, RunStarted, Spawned
+from capsule.core.campaign import ancestors, is_container, unfinished
+from capsule.core.decide import Guardrails, objections
 from capsule.core.item import HELD, LEVELS, Item, Status
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
-BREAKER = 2
-"""So many items in a row that used up their retries, and the run stops: it is not the items."""
 
 
 class QueuePosition(msgspec.Struct, frozen=True):
@@ -73,10 +65,15 @@ def queue(
     return [everything.place(item) for item in sorted(items, key=rank)]
 
 
-def choose(places: Iterable[QueuePosition], only: Container[str] | None = None) -> Item | None:
-    """Return the first that can be worked on, of those asked for."""
-    fit = (place.item for place in places if place.actionable and (only is None or place.item.id in only))
-    return next(fit, None)
+def choose(
+    places: Iterable[QueuePosition], only: Container[str] | None = None, overlap: Container[str] = ()
+) -> Item | None:
+    """Return the first that can be worked on, of those asked for; one of `overlap` only where there is no other.
+
+    `overlap` are items that are likely to touch the files of a mission under way.
+    """
+    fit = [place.item for place in places if place.actionable and (only is None or place.item.id in only)]
+    return next((item for item in fit if item.id not in overlap), next(iter(fit), None))
 
 
 def in_order(
@@ -112,30 +109,35 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
     standing: Mapping[str, str] = {}
 
     @cached_property
+    def _waits(self) -> dict[str, dict[str, str]]:
+        """What each item waits for, with who depends on it."""
+        return {name: dict(unfinished(item, self.known)) for name, item in self.known.items()}
+
+    @cached_property
     def _stuck(self) -> dict[str, list[str]]:
         """Items that wait in a cycle, or for one, each with what has to be done before: what it waits for and holds."""
-        before = {}
-        for name, item in self.known.items():
-            held = (other for other in item.holds if other in self.known)
-            if needs := [*(other for other, _ in self._unfinished(item)), *held]:
-                before[name] = needs
-        sorter, finished = TopologicalSorter(before), set[str]()
-        with suppress(CycleError):  # it then hands out everything that waits for no cycle
-            sorter.prepare()
-        while ready := sorter.get_ready():
-            finished.update(ready)
-            sorter.done(*ready)
-        return {
-            name: [other for other in others if other not in finished]
-            for name, others in before.items()
-            if name not in finished
+        before = {
+            name: [*self._waits[name], *(other for other in item.holds if other in self.known)]
+            for name, item in self.known.items()
         }
+        after: dict[str, list[str]] = {}
+        for name, others in before.items():
+            for other in others:
+                after.setdefault(other, []).append(name)
+        left = {name: len(others) for name, others in before.items()}
+        finished = [name for name, others in before.items() if not others]
+        for name in finished:  # grows as we go
+            for other in after.get(name, ()):
+                left[other] -= 1
+                if not left[other]:
+                    finished.append(other)
+        return {name: [other for other in others if left[other]] for name, others in before.items() if left[name]}
 
     def place(self, item: Item) -> QueuePosition:
         objection = self._objection(item)
         if objection:
             return QueuePosition(item, actionable=False, why=objection)
-        waits = dict(self._unfinished(item))
+        waits = self._waits[item.id]
         if waits:
             named = (
                 f"{other} ({self.known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
@@ -160,21 +162,6 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
             return f"claimed by {item.taken_by}"
         by_hand = self.ours is not None and item.status is Status.IN_PROGRESS
         return f"in progress, and no mission has it: `capsule run {item.id}` takes it up" if by_hand else ""
-
-    def _unfinished(self, item: Item) -> Iterator[tuple[str, str]]:
-        """Yield what must be done first, each with who depends on it: the item, or one that holds it.
-
-        A holder's dependency on something it holds itself says only when the holder is done.
-        """
-        for other in item.dependencies:
-            if other in self.known:
-                yield other, item.id
-        for holder in ancestors(item, self.known):
-            for other in holder.dependencies:
-                if other in self.known and other != holder.id:
-                    family = {above.id for above in ancestors(self.known[other], self.known)}
-                    if holder.id not in family:
-                        yield other, holder.id
 
     def _reason(self, item: Item) -> str:
         trips = objections(item, self.guardrails) if item.status is Status.SCOPED else ()
@@ -215,54 +202,3 @@ def _shortest_cycle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]
                 came_from[other] = name
                 reached.append(other)
     return []
-
-
-class Tally(msgspec.Struct, frozen=True):
-    """Counts of a run so far: agents started, and items in a row that used up their retries."""
-
-    spawns: int = 0
-    failures_in_a_row: int = 0
-
-    def spawned(self) -> Tally:
-        return msgspec.structs.replace(self, spawns=self.spawns + 1)
-
-    def ended(self, decision: Decision) -> Tally:
-        """Count an exhausted item; reset the breaker after a phase that succeeds; else change nothing."""
-        if decision.exhausted:
-            return msgspec.structs.replace(self, failures_in_a_row=self.failures_in_a_row + 1)
-        return msgspec.structs.replace(self, failures_in_a_row=0) if decision.move in PROGRESS else self
-
-    @property
-    def tripped(self) -> bool:
-        return self.failures_in_a_row >= BREAKER
-
-
-class OpenRun(NamedTuple):
-    """A run that has not ended: how many agents it may start, and the mission and step of each that it started."""
-
-    cap: int
-    spawned: tuple[tuple[str, str], ...]
-
-    @property
-    def used_up(self) -> bool:
-        return len(self.spawned) >= self.cap
-
-
-def open_run(events: Iterable[Event]) -> OpenRun:
-    """Read a run's stream. One that was killed and gone on with is one run; one that has ended may start nothing."""
-    cap, spawned = 0, list[tuple[str, str]]()
-    for event in events:
-        if isinstance(event, RunStarted):
-            cap = event.cap
-        elif isinstance(event, Spawned):
-            spawned.append((event.mission, event.key))
-        elif isinstance(event, RunEnded):
-            cap, spawned = 0, []
-    return OpenRun(cap, tuple(spawned))
-
-
-def refuse_over_cap(events: Iterable[Event]) -> None:
-    """Raise Paused where the run with these events may start no further agent."""
-    run = open_run(events)
-    if run.used_up:
-        raise Paused(f"The run has started {len(run.spawned)} of {run.cap} agents.")

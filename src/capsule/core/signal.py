@@ -43,6 +43,32 @@ class FollowUp(msgspec.Struct, frozen=True, omit_defaults=True):
     suggested_risk: str = ""
 
 
+class RemarkStatus(StrEnum):
+    """The answer to a finding. A reviewer says the first three, a worker `resolved` or `declined`."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    WITHDRAWN = "withdrawn"
+    DECLINED = "declined"
+    NONE = ""
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A finding as an agent sends it: something to be done, or an answer to one that has an id."""
+
+    id: str = ""
+    """The id that Capsule gave it in an earlier round."""
+    text: str = ""
+    file: str = ""
+    status: RemarkStatus = RemarkStatus.NONE
+    reverses: str = ""
+    """The id of the finding that this one asks for the opposite of."""
+
+    @property
+    def asks(self) -> bool:
+        return self.status in (RemarkStatus.OPEN, RemarkStatus.NONE)
+
+
 class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A claim. `synthetic` means that Capsule made it, because the agent's own could not be read."""
 
@@ -58,6 +84,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     follow_ups: tuple[FollowUp, ...] = ()
     duplicate_of: str = ""
     already_done: bool = False
+    findings: tuple[Remark, ...] = ()
 
     @property
     def closes(self) -> bool:
@@ -95,6 +122,7 @@ def read_signal(data: bytes) -> Signal:
         summary=_text(found["summary"]),
         extra=_others(found, SIGNAL_FIELDS),
         follow_ups=_follow_ups(found),
+        findings=_findings(found),
     )
 
 
@@ -132,7 +160,7 @@ RESULTS: Final = {
 }
 OPTIONAL_RESULT_FIELDS: Final = (
     *("context", "block_type", "blocked_type", "requires_human_review", "updated_assessments", "follow_ups"),
-    *("duplicate_of", "already_done"),
+    *("duplicate_of", "already_done", "findings"),
 )
 _SIZES, _DEGREES = ("small", "medium", "large"), ("low", "medium", "high")
 ASSESSED: Final = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
@@ -169,6 +197,7 @@ def read_result(data: bytes, item_id: str, phase: str) -> Signal:
         follow_ups=_follow_ups(found),
         duplicate_of=_text(found.get("duplicate_of")).strip(),
         already_done=_flag(found.get("already_done")),
+        findings=_findings(found),
     )
 
 
@@ -216,6 +245,29 @@ def _follow_ups(found: Mapping[str, object]) -> tuple[FollowUp, ...]:
     return tuple(read)
 
 
+_TEXTS: Final = ("text", "title", "finding", "description", "message")
+_ANSWERS: Final = {status.value: status for status in RemarkStatus}
+
+
+def _findings(found: Mapping[str, object]) -> tuple[Remark, ...]:
+    """Read findings, objects or plain strings; drop what has neither words nor an id."""
+    listed = found.get("findings")
+    given = (
+        each if isinstance(each, dict) else {"text": each} for each in (listed if isinstance(listed, list) else ())
+    )
+    read = (
+        Remark(
+            id=_word(each.get("id")).upper(),
+            text=next((said for key in _TEXTS if (said := _said(each.get(key)))), ""),
+            file=_said(each.get("file")),
+            status=_ANSWERS.get(_word(each.get("status")).removeprefix("still").strip(" _-"), RemarkStatus.NONE),
+            reverses=_word(each.get("reverses")).upper(),
+        )
+        for each in given
+    )
+    return tuple(remark for remark in read if remark.id or remark.text)
+
+
 # --- reading loosely typed values -----------------------------------------------------------------------------------
 
 
@@ -238,6 +290,10 @@ def _text(value: object) -> str:
 def _word(value: object) -> str:
     """Return a value from a fixed vocabulary, however it was capitalised."""
     return _text(value).strip().lower() if isinstance(value, str) else ""
+
+
+def _said(value: object) -> str:
+    return _text(value).strip() if isinstance(value, str) else ""
 
 
 def _flag(value: object) -> bool:

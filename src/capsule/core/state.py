@@ -28,6 +28,7 @@ from capsule.core.event import (
     Rebased,
     Recorded,
     Reopened,
+    Returned,
     Spent,
     StepBegun,
     StepEnded,
@@ -47,6 +48,7 @@ from capsule.core.evidence import (
     mend_of,
     refuted,
 )
+from capsule.core.findings import Ledger, afresh, with_answers
 from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
 from capsule.core.signal import Verdict
@@ -133,6 +135,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     exam: tuple[ExamTest, ...] = ()
     exam_results: dict[str, ExamResult] = {}
     """By the test's id, what came of it last."""
+    findings: dict[str, Ledger] = {}
+    """By phase, what its reviews have asked for."""
     struck: dict[str, str] = {}
     """Tests of the exam that a review struck out, with its reason."""
     unsettled: bool = False
@@ -150,6 +154,10 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     unrecorded: StepEnded | None = None
     """The step that the tracker has yet to be told of."""
     proposed: Proposed | None = None
+    returned: Returned | None = None
+    """Why the work is to be rebuilt on what others merged, until it is."""
+    returns: int = 0
+    """How often that was so."""
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
@@ -310,6 +318,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         unrecorded=event if event.message else None,
         refutations=refutations,
         refused=_refused(state, event),
+        findings=_findings(state, event),
         by_absence=state.by_absence or any(p.by_absence and p.standing is CONFIRMED for p in outcome.evidence),
     )
     return _mending(_MOVES[decision.move](_examined(state, event), event), event)
@@ -358,6 +367,22 @@ not follow from the criteria, or the code does what is expected and the test is 
 them, in writing: report PASS, and add to your signal
 
 "struck": {"test": "E1", "because": "the reason, for people to read"}"""
+
+
+def _findings(state: MissionState, event: StepEnded) -> dict[str, Ledger]:
+    """Keep what a review has found; note what the worker answers to the reviews that send work back to it."""
+    if event.decision.findings:
+        return {**state.findings, event.phase: event.decision.findings}
+    if event.decision.move is not Move.ADVANCE:
+        return state.findings
+    return {
+        judge: with_answers(ledger, event.outcome.signal) if _sends_to(state, judge, event.phase) else ledger
+        for judge, ledger in state.findings.items()
+    }
+
+
+def _sends_to(state: MissionState, judge: str, worker: str) -> bool:
+    return state.workflow.phase(judge).rework == worker
 
 
 def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:
@@ -450,6 +475,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         item=event.item or state.item,
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
         observations=_without_red(state),
+        findings=afresh(state.findings),
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = replace(state, approved=event.approved, taken_over=True)
@@ -467,8 +493,13 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         used={**{k: n for k, n in state.used.items() if not k.startswith(MENDING)}, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
-        feedback={**state.feedback, target: words} if words else state.feedback,
+        feedback={**state.feedback, **_answer_to_review(state, phase, answer), **({target: words} if words else {})},
     )
+
+
+def _answer_to_review(state: MissionState, phase: Phase, answer: str) -> dict[str, str]:
+    """Tell a review with findings what a person answered, too: it would ask for the same again."""
+    return {phase.name: answer} if answer and phase.name in state.findings else {}
 
 
 def _re_entry(state: MissionState, halt: Halt) -> str:
@@ -506,7 +537,8 @@ def _without_red(state: MissionState) -> dict[str, Observation]:
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
     conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
-    note = event.why or (conflicts and f"The work was rebuilt on the new main. {conflicts}")
+    rebuilt = conflicts and f"The work was rebuilt on the new main. {conflicts}"
+    note = event.why or "\n\n".join(filter(None, (state.returned.why if state.returned else "", rebuilt)))
     return replace(
         state,
         base=event.base,
@@ -517,9 +549,11 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         observations=_without_red(state),
         to_do=names[names.index(event.re_enter) :],
         used={},
+        findings=afresh(state.findings),
         feedback={**state.feedback, event.re_enter: note} if note else state.feedback,
         item=event.item or state.item,
         unrecorded=None,
+        returned=None,
     )
 
 
@@ -548,6 +582,7 @@ def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionS
         used={},
         tries={},
         refutations={},
+        findings=afresh(state.findings),
         feedback=feedback,
         halt=Halt(next(iter(remaining), ""), Move.PARK, item.blocked.reason) if item.blocked else None,
     )
@@ -562,7 +597,8 @@ def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
     position = names.index(event.found)
     here = event.checkpoint or state.checkpoint
     approved = event.approved or (dict.fromkeys(names[:position], here) if here else state.approved)
-    return replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved)
+    fresh = afresh(state.findings)
+    return replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved, findings=fresh)
 
 
 _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
@@ -574,6 +610,7 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
     TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
+    Returned: lambda state, event: replace(state, returned=event, returns=state.returns + 1, begun=None),
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
     Accepted: _accepted,

@@ -13,6 +13,7 @@ from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ProofPart
+from capsule.core.findings import finding_line
 from capsule.core.history import comparable_claim, read_mission
 from capsule.core.item import acceptance_criteria
 from capsule.core.proven import Proof, line_of, proof_of, tests_of, tried_last, words_of
@@ -71,6 +72,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
         f"- Files: {_files(outcome.files)}",
         *(_evidence_line(piece) for piece in outcome.evidence),
         *_proven_lines(outcome.evidence),
+        *(f"- Finding {finding_line(finding)}" for finding in decision.findings),
         *(f"- Warning: {_one_line(warning)}" for warning in outcome.warnings),
         f"- Next: {_move(decision)}{f' ({_one_line(said)})' if said else ''}",
     ]
@@ -142,6 +144,7 @@ def summary(events: Sequence[Event]) -> str:
             f"{each.at}, because: {_one_line(each.because)}"
             for each in history.accepted
         ),
+        *(f"- Finding of {phase}: {finding_line(finding)}" for phase, finding in history.findings),
         *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
         *(
             f"- Follow-up noticed by {event.key}: {_one_line(str(what))}"

@@ -1,4 +1,4 @@
-"""What the engine does itself: prepare a workspace, publish a merge, archive a mission.
+"""What the engine does itself: prepare a workspace, commit, archive a mission; merging.py publishes it.
 
 Actions are named in workflows (`do: prep`). Each can be killed anywhere and repeated: it looks at how things stand and
 does what is missing.
@@ -8,53 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
-from capsule.adapters import Candidate, Trunk
-from capsule.core.errors import CapsuleError, Overlap, Refused
+from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import (
     Discovered,
     Event,
     ItemClosed,
     MissionStarted,
-    MovedByHand,
-    Proposed,
     Salvaged,
     StepEnded,
     as_json_line,
 )
-from capsule.core.evidence import Colour, Evidence, EvidenceStatus
+from capsule.core.evidence import EvidenceStatus
 from capsule.core.exam import joining
-from capsule.core.history import read_mission
-from capsule.core.item import NewItem, Status, same_words
-from capsule.core.ledger import MOST_FOLLOW_UPS, archived
-from capsule.core.proven import trailers_of
-from capsule.core.signal import FollowUp, Verdict
+from capsule.core.item import NewItem
+from capsule.core.ledger import MOST_FOLLOW_UPS
+from capsule.core.signal import FollowUp
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
-from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
-from capsule.engine.checks import NO_COMMAND, unharmed, verify, with_acceptance
+from capsule.engine.checks import verify
 from capsule.engine.job import (
     Job,
     Report,
     commit_message,
-    guard_repository,
     note,
     parked,
     passed,
-    sent_back,
     state_store_of,
 )
-from capsule.engine.verification import Verification, detect_tests
+from capsule.engine.merging import publish
+from capsule.engine.verification import Verification
 from capsule.engine.work import first_checkpoint, start_from_checkpoint
 from capsule.services import Services
 
-ARCHIVED_AT = "archived_at"
-"""When the item left its tracker with a merge: the archive says the same."""
 _LONGEST_TITLE, _LONGEST_CONTEXT = 200, 4000
-_MOST_ROUNDS = 8
-"""How often main may move while we merge before we say that it is too busy."""
 
 
 def prep(job: Job) -> Report:
@@ -96,121 +83,6 @@ def join_exam(job: Job) -> Report:
     if files:
         said = f"{len(files)} file{'s' if many else ''} of the exam join{'' if many else 's'} the suite"
     return Report(passed(said), before, checkpoint=job.place.checkpoint(job.step.key), files=tuple(files))
-
-
-def publish(job: Job) -> Report:
-    """Build the merge result, run the gate on exactly that tree, and move main by compare-and-swap."""
-    trunk = job.services.trunk(job.state.into)
-    before = job.state.proposed
-    if before and trunk.holds(before.commit):
-        return _published(trunk, Candidate(before.commit, before.tree, before.onto))
-    objection = _changed_under_us(job) or _moved_branch(job)
-    return Report(parked(objection)) if objection else _merge(job, trunk)
-
-
-def _merge(job: Job, trunk: Trunk) -> Report:
-    """Merge; where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    at, state = job.services.clock.now(), job.state
-    message, title = _merge_message(job), commit_message(state.item.id, state.item.title)
-    draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
-    by_agent = any("committed" in phase.checks for phase in state.workflow.phases)
-    for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.place.head(), state.base, message, draft, title if by_agent else "")
-        if candidate.conflicts:
-            paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
-            then = f"{way} rebuilds the work on {state.into} and goes on from there"
-            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}"))
-        evidence = _gate(job, candidate)
-        if any(piece.standing is EvidenceStatus.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
-            way = f"`capsule run {state.parent or job.mission} --rebase` rebuilds the work on it"
-            then = f"; {state.into} has moved: {way}" if candidate.onto != state.base else ""
-            red = f"gate red on the merge result: {evidence[0].observed}{then}\n\n{evidence[0].detail}"
-            return Report(sent_back(red), evidence=evidence)
-        job.note(
-            Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
-        )
-        try:
-            report = _published(trunk, candidate, evidence)
-        except Overlap as edited:
-            return Report(parked(_in_the_way(job, edited)), evidence=evidence)
-        if report.signal.verdict is Verdict.PASS:
-            return replace(report, facts={**report.facts, **({ARCHIVED_AT: at} if draft else {})})
-    return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
-
-
-def _merge_message(job: Job) -> str:
-    """Name the item; trailers say what made the merge, so that `git log` can be asked."""
-    state, events = job.state, job.services.journal.events(job.mission)
-    trailers = trailers_of(read_mission(event for _, event in events))
-    if state.parent:
-        trailers.append(f"Capsule-Step: {job.mission}/{job.step.key}")
-    rows = "\n".join(trailers)
-    return job.services.redact(f"Merge {commit_message(state.item.id, state.item.title)}\n\n{rows}\n")
-
-
-def _in_the_way(job: Job, edited: Overlap) -> str:
-    """Main does not move over an edit of the user's: left as it is, their next commit would take the merge out."""
-    state = job.state
-    reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
-    mission = state.parent or state.mission
-    merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    blocked = state_store_of(state, job.services).waits_for_unblock
-    then = f"capsule unblock {mission}; capsule run {mission}" if blocked else merge
-    return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
-
-
-def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
-    published = trunk.publish(candidate)
-    if not published.moved:
-        return Report(sent_back(f"{trunk.branch} moved."))
-    left = ", ".join(published.left_alone)
-    warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
-    facts = {"merged": candidate.commit, "onto": candidate.onto}
-    return Report(
-        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
-    )
-
-
-def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
-    """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
-    said = "the merge result is green"
-    if job.state.policy.verify == "off":
-        return ()
-    claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
-    detect_tests(claim)
-    if not claim.state.policy.test:
-        return (Evidence("gate", said, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
-    with guard_repository(job.place):
-        seen = claim.observe(candidate.tree)
-        judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
-    if judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
-        return (Evidence("gate", said, judged.observed, judged.standing),)
-    standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
-    observed = f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}"
-    return (with_acceptance(claim, Evidence("gate", said, observed, standing, seen.tail), candidate.tree),)
-
-
-def _changed_under_us(job: Job) -> str:
-    """Ask before anything is merged, where a human closed or rewrote the item meanwhile."""
-    state = job.state
-    if state.parent:
-        return ""
-    now = job.services.tracker.item(state.item.id)
-    unchanged = same_words(state.item, now, job.services.redact)
-    found = "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
-    if not found:
-        return ""
-    job.note(MovedByHand(at=job.services.clock.now(), what="item", expected=state.item.status.value, found=found))
-    return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
-
-
-def _moved_branch(job: Job) -> str:
-    """Object to commits that came after the last recorded step, unverified; going on by hand adopts them."""
-    known, found = job.state.checkpoint, job.place.head()
-    if known is None or known.head == found:
-        return ""
-    job.note(MovedByHand(at=job.services.clock.now(), what="branch", expected=known.head, found=found))
-    return f"the branch moved to {found[:12]} after it was approved; nothing was merged, everything is kept"
 
 
 def archive(job: Job) -> Report:

@@ -17,9 +17,9 @@ from capsule.core.item import stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
-from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.checks import unharmed
 from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
+from capsule.engine.merging import ARCHIVED_AT
 from capsule.engine.verification import Verification
 from capsule.services import Services
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from capsule.adapters import Words
 from capsule.core.briefing import Briefing, compose, fenced, fitting, prompt_values, with_parts
 from capsule.core.documents import own_documents
+from capsule.core.findings import told_to_reviewer
 from capsule.core.state import MissionState
-from capsule.core.workflow import EXAM, Contract, Phase
+from capsule.core.workflow import EXAM, Contract, Phase, Role
 from capsule.engine.job import Job, commit_message, passed
 from capsule.engine.mutants import signatures_of
 from capsule.engine.verification import Verification
@@ -54,18 +55,30 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     if feedback and not dry:
         full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
-    return fill_prompt(words, state, phase, values, feedback)
+    findings = told_to_reviewer(state.findings.get(phase.name, ()), phase.rework or phase.name)
+    return fill_prompt(words, state, phase, values, feedback, findings=fitting(findings, "the worklog"))
 
 
 def fill_prompt(
-    words: Words, state: MissionState, phase: Phase, values: Mapping[str, str], feedback: str = "", *, source: str = ""
+    words: Words,
+    state: MissionState,
+    phase: Phase,
+    values: Mapping[str, str],
+    feedback: str = "",
+    *,
+    findings: str = "",
+    source: str = "",
 ) -> str:
-    """Return the text of a phase's prompt: its own words, the parts that every prompt may use, and feedback."""
+    """Return the text of a phase's prompt: its own words, the parts that prompts may use, findings and feedback."""
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt, state.workflow.name)
     heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
-    contract = ("signal", "discovered") if heard else ("signal",)
+    judges = phase.role is Role.REVIEW and phase.writes != EXAM
+    contract = ("signal", *(["findings"] if judges else []), *(["discovered"] if heard else []))
     values = {**values, "SIGNAL_CONTRACT": "\n\n".join(words.part(name).strip() for name in contract)}
+    if findings:
+        text = f"{text.rstrip()}\n\n{words.part('earlier-findings')}"
+        values["FINDINGS"] = fenced(findings)
     if state.workflow.contract is Contract.RESULT:
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
         if "{{TEMPLATE}}" in text:
@@ -78,7 +91,8 @@ def check_prompts(words: Words, state: MissionState, *, skills: bool, seen: froz
     """Fill in every prompt of a mission's workflow, and of those that it starts; SettingsError where one cannot be."""
     for phase in state.workflow.phases:
         if phase.prompt:
-            fill_prompt(words, state, phase, prompt_values(state, phase.name, "", skills=skills), "feedback")
+            values = prompt_values(state, phase.name, "", skills=skills)
+            fill_prompt(words, state, phase, values, "feedback", findings="findings")
         if phase.workflow and phase.workflow not in seen:
             part = replace(state, workflow=words.workflow(phase.workflow))
             check_prompts(words, part, skills=skills, seen=seen | {phase.workflow})
@@ -107,7 +121,7 @@ def exported(job: Job, cwd: Path) -> dict[str, str]:
     item = job.state.item
     return {
         **job.place.variables(cwd),
-        **job.services.exported,
+        **job.services.exported(),
         "CAPSULE_MISSION": job.mission,
         "CAPSULE_ITEM": item.id,
         "CAPSULE_PHASE": job.phase.name,

@@ -18,6 +18,7 @@ from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, 
 from capsule.core.errors import NeedsPerson
 from capsule.core.event import MissionStarted, StepEnded
 from capsule.core.evidence import (
+    ASKED_ALONE,
     NOT_EXECUTED,
     SURVIVED,
     Change,
@@ -26,6 +27,7 @@ from capsule.core.evidence import (
     EvidenceStatus,
     Observation,
     ProofPart,
+    company,
     refuted,
 )
 from capsule.core.exam import joining
@@ -55,7 +57,7 @@ from capsule.core.signal import Verdict
 from capsule.core.state import acceptance_key, other_kinds
 from capsule.core.syntax import parses, same_code
 from capsule.core.test_report import Result, TestReport
-from capsule.core.text import one_line
+from capsule.core.text import count, one_line
 from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
 from capsule.engine.mutants import (
@@ -104,10 +106,26 @@ def _check(
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
-    """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim."""
+    """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim.
+
+    Where a refutation may be another mission's fault, what was red beside it is asked again alone, and that counts.
+    """
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
     detect_tests(claim)
+    found = _make_checks(claim)
+    against = {piece.check for piece in refuted(found)}
+    if not against or not claim.ask_alone():
+        return found
+    return tuple(_asked_alone(piece) if piece.check in against else piece for piece in _make_checks(claim))
+
+
+def _asked_alone(piece: Evidence) -> Evidence:
+    told = "" if ASKED_ALONE in piece.observed else f", {ASKED_ALONE}"
+    return replace(piece, observed=f"{piece.observed}{told}")
+
+
+def _make_checks(claim: Verification) -> tuple[Evidence, ...]:
     found: tuple[Evidence, ...] = ()
     wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
     for name in sorted(wanted, key=lambda name: _RUNNING.index(name) if name in _RUNNING else -1):
@@ -168,7 +186,7 @@ def _by_exit_code(part: ProofPart, seen: Observation, wanted: Colour) -> Evidenc
 
 def _seen(observation: Observation) -> str:
     code = "" if observation.exit_code is None else f", exit {observation.exit_code}"
-    return f"`{observation.command}` is {observation.colour.value}{code}"
+    return f"`{observation.command}` is {observation.colour.value}{code}{company(observation)}"
 
 
 def _paths(changes: Sequence[Change]) -> str:
@@ -223,7 +241,8 @@ def _tests_kept(claim: Verification) -> Evidence:
         return _unverified(observed) if changed else _evidence("no test file of the base differs", holds=True)
     names = suspects(base, now, claim.test_edits())
     if not names:
-        observed = f"{len(base.passing)} tests of the base are as they were"
+        kept = len(base.passing)
+        observed = f"{count(kept, 'test')} of the base {'is as it was' if kept == 1 else 'are as they were'}"
         return _evidence(observed, holds=True, proven={ProofPart.KEPT: "tests of the base kept"})
 
     def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
@@ -302,10 +321,10 @@ def _mended(claim: Verification) -> Evidence:
     faults += [f"no test notices {line} yet" for line in alive if fresh]
     unproven = _red_by_name(claim)
     faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
-    count = f"{sum(map(bool, killed.values()))} of {len(killed)} mutants" if killed else ""
-    observed = f"{found.observed}; {count} are noticed now" if killed else found.observed
+    share = f"{sum(map(bool, killed.values()))} of {len(killed)} mutants" if killed else ""
+    observed = f"{found.observed}; {share} are noticed now" if killed else found.observed
     detail = "\n".join((*faults, *(f"{m.said}: {SURVIVED}" for m, by in killed.items() if not by)))
-    words = f"tests mended ({count} noticed)" if killed else "tests mended"
+    words = f"tests mended ({share} noticed)" if killed else "tests mended"
     piece = _evidence("; ".join(faults) or observed, not faults, detail, {ProofPart.MENDED: words})
     return replace(piece, tests={"mended": tuple(fresh[:_NAMED])})
 
@@ -328,7 +347,7 @@ def _green(claim: Verification) -> Evidence:
         second = judge_green(base, again, edits, proven)
         found = _with_flaky(second, base, now, again) if again.complete and second.holds else found
     if found.holds and seen.exit_code and not now.red:
-        found = Judgement(f"{_seen(seen)}, although {len(now.passed)} tests pass by name", False)
+        found = Judgement(f"{_seen(seen)}, although by name {count(len(now.passed), 'test')} passed", False)
     elif found.holds and seen.colour is Colour.EMPTY:
         found = Judgement(f"{_seen(seen)}: no test passed", False)
     piece = _judged(found, f"{found.detail}\n\n{seen.tail}".strip())

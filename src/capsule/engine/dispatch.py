@@ -8,31 +8,47 @@ there are and however the run ends: one that was killed is gone on with.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from capsule.adapters import Order, RunLease, Runners, StateCommit
+from capsule.adapters import Beside, Order, RunLease, StateCommit
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
-from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, ObjectLost, Overlap, Paused, Refused
+from capsule.core.decide import Guardrails, Move
+from capsule.core.errors import (
+    BudgetSpent,
+    CapsuleError,
+    Interrupted,
+    LockHeld,
+    ObjectLost,
+    Overlap,
+    Paused,
+    Refused,
+    RunnerDied,
+)
 from capsule.core.event import (
     Advanced,
+    AgentEnded,
+    Allowance,
     Discovered,
     Event,
+    JobsSet,
     Recorded,
     RunEnded,
     RunStarted,
     Spawned,
     Spent,
+    StepBegun,
     StepEnded,
     Warned,
 )
+from capsule.core.history import read_run as summary_of
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
-from capsule.core.schedule import OpenRun, QueuePosition, Tally, choose, open_run
+from capsule.core.run import OpenRun, agent_ended, open_run
+from capsule.core.schedule import QueuePosition, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
@@ -43,6 +59,14 @@ from capsule.services import RunLimits, Services
 
 _NOTHING_LEFT = "nothing is left to do"
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
+_RUNNING = "running"
+_STOPPED = "stopped by you"
+_MOST_DEATHS = 3
+"""How often the process of a mission is killed in one run before a person is asked."""
+_LOOK_AGAIN = 1.0
+"""Seconds after which a run looks whether it may do more or fewer missions at a time."""
+_OF_ONE_ITEM = (LockHeld, BudgetSpent, ObjectLost, Overlap, Refused)
+"""Errors that concern one item: a queue goes on with the others."""
 _FREE = (Status.SCOPED, Status.DONE)
 """Statuses that need no agent: to be made ready, to be archived."""
 
@@ -54,6 +78,9 @@ class JobSource(Protocol):
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         """The queue as it stands now, without what this run is not to try again."""
+
+    def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
+        """Name the items that are likely to touch files which these missions change."""
 
     def order(self, item: Item) -> tuple[Order, Services]:
         """Make the order that starts the item's mission, and the services as that mission sees them."""
@@ -93,6 +120,8 @@ class RunReport(Struct):
     done: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    """What a person stopped, and the run does not take up again."""
     waiting: dict[str, str] = field(default_factory=dict)
     """What was not run, and why."""
     progress: list[Advanced] = field(default_factory=list)
@@ -104,7 +133,8 @@ class RunReport(Struct):
     states: dict[str, MissionState] = field(default_factory=dict)
 
     def left_alone(self) -> dict[str, str]:
-        return {**self.blocked, **self.failed, **dict.fromkeys(self.done, "done")}
+        ended = {**dict.fromkeys(self.done, "done"), **dict.fromkeys(self.stopped, _STOPPED)}
+        return {**self.blocked, **self.failed, **ended}
 
     @property
     def stuck(self) -> dict[str, str]:
@@ -132,6 +162,8 @@ class RunPlan(Struct, frozen=True):
     """Of a campaign: only items that the group wants are taken."""
     stop_on_failure: bool = False
     """The first item that does not come to its end is the last."""
+    jobs: int = 1
+    """How many missions are run at the same time."""
 
 
 class SharedLimits(RunLimits, frozen=True):
@@ -141,19 +173,32 @@ class SharedLimits(RunLimits, frozen=True):
     services: Services
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
-        moved_on = self.lease.leaves_at is not None and state.item.status is not self.lease.leaves_at
-        return moved_on or (spawns and self._run().used_up)
+        if self.lease.leaves_at is not None and state.item.status is not self.lease.leaves_at:
+            return True
+        run = self._run()
+        return state.mission in run.stopped or (spawns and (run.used_up or run.tally.tripped))
 
-    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
+    def spawn_event(self, step: Step) -> Beside:
         spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
         self.services.observer.event(self.lease.stream, spawned)
         return self.lease.stream, spawned
 
+    def end_event(self, step: Step, ended: StepEnded) -> Beside:
+        return self.lease.stream, agent_ended(step.mission, ended)
+
+    def spent_event(self, step: Step, spent: Spent) -> Beside:
+        return self.lease.stream, AgentEnded(
+            at=spent.at, mission=step.mission, key=step.key, usage=spent.usage, final=False
+        )
+
     def spending(self) -> Spending:
-        return _spending(self.services, self._run().spawned)
+        return self._run().spending
+
+    def may_use(self, step: Step) -> Allowance | None:
+        return self._run().at_work.get((step.mission, step.key))
 
     def _run(self) -> OpenRun:
-        return open_run(event for _, event in self.services.journal.events(self.lease.stream))
+        return read_run(self.services, self.lease.stream)
 
 
 class InProcessRunners:
@@ -171,93 +216,116 @@ class InProcessRunners:
             error = stop
         self._stopped.append((order.mission, error))
 
-    def wait(self) -> tuple[str, CapsuleError | None]:
+    def adopt(self, mission: str) -> None:
+        self._stopped.append((mission, None))  # one that another process runs is not waited for
+
+    def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None]:  # noqa: ARG002
         return self._stopped.pop(0)
-
-
-class SpawnCounter(Struct):
-    """Count what a run has started, whoever started it, and how that ended."""
-
-    stream: str
-    services: Services
-    cap: int
-    tally: Tally = field(default_factory=Tally)
-    spent: Spending = field(default_factory=Spending)
-    seen: int = 0
-
-    @property
-    def used_up(self) -> bool:
-        return self.tally.spawns >= self.cap
-
-    def settle(self) -> None:
-        """Read what was started since the last time, and how it has ended."""
-        events = self.services.journal.events(self.stream, after=self.seen)
-        self.seen = events[-1][0] if events else self.seen
-        self.add([(event.mission, event.key) for _, event in events if isinstance(event, Spawned)])
-
-    def add(self, spawned: Sequence[tuple[str, str]]) -> None:
-        self.tally = replace(self.tally, spawns=self.tally.spawns + len(spawned))
-        for decision in _decisions(self.services, spawned):
-            self.tally = self.tally.ended(decision)
-        self.spent += _spending(self.services, spawned)
 
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
-    began = services.clock.seconds()
-    with services.journal.claim(plan.stream) as epoch:
-        killed = open_run(event for _, event in services.journal.events(plan.stream))
-        earlier = killed.spawned
-        report.cap = len(earlier) + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
-        note(services, plan.stream, RunStarted(at=services.clock.now(), cap=report.cap, spawns=len(earlier)))
-        counter = SpawnCounter(plan.stream, services, report.cap, seen=services.journal.events(plan.stream)[-1][0])
-        counter.add(earlier)  # one that was killed is gone on with, its count and all
-        _wait_for_runners(earlier, services)
+    began, clock = services.clock.seconds(), services.clock
+    with services.journal.claim(plan.stream):
+        killed = read_run(services, plan.stream)
+        so_far = summary_of(plan.stream, (event for _, event in services.journal.events(plan.stream)))
+        report.cap = len(killed.spawned) + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
+        budget, spawns = services.limits.budget.run, len(killed.spawned)
+        note(
+            services,
+            plan.stream,
+            RunStarted(at=clock.now(), cap=report.cap, spawns=spawns, jobs=plan.jobs, budget=budget),
+        )
+        run = _Run(plan, jobs, services, report, plan.jobs)
+        run.adopt(killed.spawned)
         services.state_store.finish()
-        report.done += _recorded_at_last(earlier, services)
-        report.done += _archived_at_last(earlier, services)
-        run = _Run(plan, jobs, services, counter, RunLease(plan.stream, epoch), report, merged_and_open(services))
+        report.done += _recorded_at_last(killed.spawned, services)
+        report.done += _archived_at_last(killed.spawned, services)
+        run.unclosed += merged_and_open(services)
         try:
             run.settle()
-            while item := run.next():
-                run.take(item)
-                run.settle()
+            run.work()
             run.conclude()
         except CapsuleError as stop:
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
-            counter.settle()
-            report.spawns, report.seconds = counter.tally.spawns, services.clock.seconds() - began
-            report.spent = counter.spent
-            note(services, plan.stream, _ended(report, services.clock.now()))
+            account_for_the_dead(services, plan.stream)
+            ended = read_run(services, plan.stream)
+            report.spawns, report.seconds = ended.tally.spawns, clock.seconds() - began
+            report.seconds += 0.0 if so_far.ended else so_far.seconds
+            report.spent = ended.spending
+            note(services, plan.stream, _ended(report, clock.now()))
 
 
-class _Run(Struct, frozen=True):
+class _Started(NamedTuple):
+    """An item whose mission is under way, and how many events its mission had before."""
+
+    item: Item
+    known: int
+
+
+class _Run(Struct):
     """One run: what it is to do, with what, and what has come of it so far."""
 
     plan: RunPlan
     jobs: JobSource
     services: Services
-    counter: SpawnCounter
-    lease: RunLease
     report: RunReport
-    unclosed: list[str]
+    allowed: int
+    """How many missions may be under way, as the observer was told."""
+    unclosed: list[str] = field(default_factory=list)
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
+    under_way: dict[str, _Started] = field(default_factory=dict)
+    died: dict[str, int] = field(default_factory=dict)
+    """How often the process of a mission was killed: it is started again, but not for ever."""
+    stopped_by: CapsuleError | None = None
+    """The error that ends the run, once what is under way has ended."""
+
+    def work(self) -> None:
+        """Start what there is room for, wait until one has stopped, and so on until there is nothing left."""
+        while True:
+            while len(self.under_way) < self._jobs() and (item := self.next()):
+                self.start(item)
+                if item.id not in self.under_way:
+                    self.settle()
+            if not self.under_way:
+                break
+            assert self.services.runners
+            if stopped := self.services.runners.wait(_LOOK_AGAIN):
+                self.finish(*stopped)
+                self.settle()
+        if self.stopped_by:
+            raise self.stopped_by
+
+    @property
+    def _run(self) -> OpenRun:
+        return read_run(self.services, self.plan.stream)
+
+    def _jobs(self) -> int:
+        """Return how many missions may be under way now; tell where somebody has changed that."""
+        jobs = self._run.jobs
+        if jobs != self.allowed:
+            self.allowed = jobs
+            self.services.observer.event(self.plan.stream, JobsSet(at=self.services.clock.now(), jobs=jobs))
+        return jobs
 
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
-        item = None
+        item, run = None, self._run
         if not self._over:
-            item = choose(self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only)
-        if item and (item.status in _FREE or not self.counter.used_up):
+            places, wanted = self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only
+            in_the_way = self.jobs.in_the_way(places, [*self.under_way]) if self.under_way else ()
+            item = choose(places, wanted, in_the_way)
+        if item and (item.status in _FREE or not run.used_up):
             return item
-        self.report.ended_because = self._why_it_ends(item)
+        self.report.ended_because = self._why_it_ends(item, run)
         return None
 
     @property
     def _over(self) -> bool:
-        return self.counter.tally.tripped or (self.plan.stop_on_failure and bool(self.report.stuck))
+        failed = self.plan.stop_on_failure and bool(self.report.stuck)
+        return bool(self.stopped_by) or failed or self._run.tally.tripped
 
     def settle(self) -> None:
         """After each item, and before the first: a run may have been killed in between."""
@@ -270,7 +338,9 @@ class _Run(Struct, frozen=True):
         """Fill in what was not done, and the exit code."""
         report, group = self.report, self.plan.group
         report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
-        report.exit_code = 3 if self.counter.tally.tripped else 1 if report.failed else 0
+        report.exit_code = 3 if self._run.tally.tripped else 1 if report.failed else 0
+        if self.plan.only and report.stopped:
+            report.exit_code = Interrupted.exit_code
         known, places = report.left_alone(), self._places()
         left = (
             group.left_over(places) if group else {place.item.id: place.why for place in places if not place.actionable}
@@ -278,7 +348,7 @@ class _Run(Struct, frozen=True):
         wanted = self.plan.only or left
         report.waiting = {name: why for name, why in left.items() if name not in known and name in wanted}
         if group is None:
-            if (report.waiting or report.stuck) and report.ended_because == _NOTHING_LEFT:
+            if (report.waiting or report.stuck or report.stopped) and report.ended_because == _NOTHING_LEFT:
                 report.ended_because = "nothing else can be worked on"
             return
         report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
@@ -286,42 +356,73 @@ class _Run(Struct, frozen=True):
     def _places(self) -> list[QueuePosition]:
         wanted = self.plan.statuses
         left_alone = self.report.left_alone() | dict.fromkeys(self.unclosed, _NOT_CLOSED)
+        left_alone |= dict.fromkeys(self._run.stopped, _STOPPED) | dict.fromkeys(self.under_way, _RUNNING)
         first = self.plan.group.cut_short() if self.plan.group else ()
         found = [*(place for place in first if place.item.id not in left_alone), *self.jobs.places(left_alone)]
         return [place for place in found if wanted is None or place.item.status in wanted]
 
-    def _why_it_ends(self, item: Item | None) -> str:
-        tally = self.counter.tally
-        if tally.tripped:
-            return f"breaker: {tally.failures_in_a_row} items in a row used up their retries"
+    def _why_it_ends(self, item: Item | None, run: OpenRun) -> str:
+        if run.tally.tripped:
+            return f"breaker: {run.tally.failures_in_a_row} items in a row used up their retries"
         if item:
-            return f"cap: {tally.spawns} of {self.counter.cap} phases used"
+            return f"cap: {run.tally.spawns} of {run.cap} phases used"
         return self._how_it_went(self.plan.group) if self.plan.group else _NOTHING_LEFT
 
     def _how_it_went(self, group: ItemGroup) -> str:
         root, stuck = group.root, list(self.report.stuck)
-        if self._over:
+        if self._over and stuck:
             word = "failed" if stuck[0] in self.report.failed else "needs you"
             return f"{stuck[0]} {word} (--on-failure continue keeps going)"
         return f"{root} is done" if group.done else f"the rest of {root} cannot be worked on now"
 
-    def take(self, item: Item) -> None:
-        """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
+    def adopt(self, spawned: Sequence[tuple[str, str]]) -> None:
+        """Take over the missions of a killed run that their own processes still run."""
+        journal, runners = self.services.journal, self.services.runners
+        for mission in dict.fromkeys(name for name, _ in spawned):
+            state = load_state(self.services, mission)
+            if runners and journal.holder(mission) is not None and not state.parent:
+                self.under_way[mission] = _Started(state.item, len(journal.events(mission)))
+                runners.adopt(mission)
+        account_for_the_dead(self.services, self.plan.stream)
+
+    def start(self, item: Item) -> None:
+        """Start its mission, unless there is nothing to do for an agent."""
         if self._settled_at_the_door(item):
             return
-        spawns, known = self.counter.tally.spawns, len(self.services.journal.events(item.id))
-        went = self._went(item)
-        self.counter.settle()
-        if not went:
+        known = len(self.services.journal.events(item.id))
+        leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
+        lease = RunLease(self.plan.stream, leaves_at, outlives_queue=self._run.jobs > 1)
+        self.under_way[item.id] = _Started(item, known)
+        try:
+            order, services = self.jobs.order(item)
+            if item.status is Status.DONE or not services.runners:  # the first needs no agent
+                here = InProcessRunners(services)
+                here.start(order, lease)
+                self.finish(*here.wait())
+            else:
+                services.runners.start(order, lease)
+        except CapsuleError as error:
+            self.finish(item.id, error)
+
+    def finish(self, mission: str, error: CapsuleError | None) -> None:
+        """Write up how far it came: to its archive, to a halt, to the cap, or back into the queue."""
+        item, known = self.under_way.pop(mission)
+        account_for_the_dead(self.services, self.plan.stream)
+        stopped = mission in self._run.stopped
+        if error and not (stopped and isinstance(error, Interrupted)) and not self._went(mission, error):
             return
-        state = load_state(self.services, item.id)
-        events = [event for _, event in self.services.journal.events(item.id)]
-        self.report.states[item.id] = state
+        state = load_state(self.services, mission)
+        events = [event for _, event in self.services.journal.events(mission)]
+        self.report.states[mission] = state
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
         if only_to_be_closed(state):
-            self.unclosed.append(item.id)
-        moved = self.counter.tally.spawns > spawns or state.item.status is not item.status or self.counter.used_up
-        self._write_up(item.id, state, events, moved=moved)
+            self.unclosed.append(mission)
+        moved = any(isinstance(event, StepBegun) for event in events[known:])
+        moved = moved or state.item.status is not item.status or self._run.used_up
+        if stopped and not (state.finished or state.abandoned or state.halt):
+            self.report.stopped.append(mission)
+        else:
+            self._write_up(mission, state, events, moved=moved)
 
     def _settled_at_the_door(self, item: Item) -> bool:
         """Block an item that a person has to decide on, or make it ready; False where it needs an agent."""
@@ -340,40 +441,36 @@ class _Run(Struct, frozen=True):
         self.services.observer.event(self.plan.stream, Warned(at=at, text=message))
         return True
 
-    def _went(self, item: Item) -> bool:
-        """Run the mission as far as it goes; False where it was refused or paused, which the report tells."""
-        try:
-            order, services = self.jobs.order(item)
-            leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
-            needs_agents = item.status is not Status.DONE
-            runners: Runners = (services.runners if needs_agents else None) or InProcessRunners(services)
-            runners.start(order, replace(self.lease, leaves_at=leaves_at))
-            _, error = runners.wait()
-            if error:
-                raise error
-        except Paused:
+    def _went(self, mission: str, error: CapsuleError) -> bool:
+        """Tell in the report why a mission was refused or paused; one of these errors may end the whole run."""
+        report, said = self.report, f"{error.message} {error.hint}".strip()
+        if isinstance(error, Paused):
             return False
-        except LockHeld as held:
-            if self._is_named:
-                raise
-            self.report.blocked[item.id] = held.message
-        except BudgetSpent as spent:
-            if spent.of_the_run or self._is_named:
-                raise
-            self.report.blocked[item.id] = spent.message
-        except ObjectLost as lost:
-            if self._is_named:
-                raise
-            self.report.failed[item.id] = f"{lost.message} {lost.hint}".strip()
-        except Overlap as edited:  # nothing has failed: it goes on once the user's edit is committed or put away
-            if self._is_named:
-                raise
-            self.report.blocked[item.id] = f"{edited.message} {edited.hint}"
-        except Refused as refused:
-            self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
+        if isinstance(error, RunnerDied) and not self.plan.stop_on_failure and len(self.plan.only or "") != 1:
+            self.died[mission] = self.died.get(mission, 0) + 1
+            if self.died[mission] >= _MOST_DEATHS:
+                report.blocked[mission] = said
+            return False
+        per_item = isinstance(error, _OF_ONE_ITEM) and not (isinstance(error, BudgetSpent) and error.of_the_run)
+        edited = isinstance(error, Overlap)  # nothing has failed: it goes on once the edit is committed or put away
+        if not per_item or (self._is_named and (edited or not isinstance(error, Refused))):
+            self._end_with(error)
+        elif edited:
+            report.blocked[mission] = said
+        elif isinstance(error, ObjectLost | Refused):
+            report.failed[mission] = said
         else:
-            return True
+            report.blocked[mission] = error.message
         return False
+
+    def _end_with(self, error: CapsuleError) -> None:
+        """Let nothing new start, and what is under way finish its phase; then the run ends with this error."""
+        self.stopped_by = self.stopped_by or error
+        run = self._run
+        if self.under_way and run.cap > run.tally.spawns:
+            now = self.services.clock.now()
+            stop = RunStarted(at=now, cap=run.tally.spawns, spawns=run.tally.spawns, jobs=run.jobs, budget=run.budget)
+            self.services.journal.note(self.plan.stream, stop)
 
     @property
     def _is_named(self) -> bool:
@@ -403,12 +500,23 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def _wait_for_runners(spawned: Sequence[tuple[str, str]], services: Services) -> None:
-    """Let the runners of a queue that was killed end: they do so as soon as they notice. One of somebody else stays."""
-    for mission in dict.fromkeys(name for name, _ in spawned):
-        tries = 100
-        while tries and services.journal.holder(mission) is not None and services.clock.wait(0.05):
-            tries -= 1
+def read_run(services: Services, stream: str) -> OpenRun:
+    """Read how far a run is, whoever has started its agents."""
+    return open_run(event for _, event in services.journal.events(stream))
+
+
+def account_for_the_dead(services: Services, stream: str) -> None:
+    """Write down the end of agents whose mission nobody runs any more: what they used is unknown.
+
+    The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
+    """
+    run = read_run(services, stream)
+    dead = [spawn for spawn in run.at_work if services.journal.holder(spawn[0]) is None]
+    for mission, key in dead:
+        events = (event for _, event in services.journal.events(mission))
+        ended = next((event for event in events if isinstance(event, StepEnded) and event.key == key), None)
+        lost = AgentEnded(at=services.clock.now(), mission=mission, key=key)
+        services.journal.note(stream, agent_ended(mission, ended) if ended else lost)
 
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
@@ -433,30 +541,6 @@ def _archived_at_last(spawned: Sequence[tuple[str, str]], services: Services) ->
     return due
 
 
-def _decisions(services: Services, spawns: Sequence[tuple[str, str]]) -> list[Decision]:
-    """List how the steps with these keys ended, in order, without those that were interrupted."""
-    found: dict[tuple[str, str], Decision] = {}
-    for mission in dict.fromkeys(name for name, _ in spawns):
-        for _, event in services.journal.events(mission):
-            if isinstance(event, StepEnded):
-                found[mission, event.key] = event.decision
-    return [found[spawn] for spawn in dict.fromkeys(spawns) if spawn in found]
-
-
-def _spending(services: Services, spawns: Sequence[tuple[str, str]]) -> Spending:
-    """Sum up what the steps with these keys have used; unknown for one that was interrupted."""
-    found = Spending()
-    for mission in dict.fromkeys(name for name, _ in spawns):
-        keys = {key for name, key in spawns if name == mission}
-        heard = [event for _, event in services.journal.events(mission) if getattr(event, "key", "") in keys]
-        paid = [event for event in heard if isinstance(event, StepEnded | Spent)]
-        for event in paid:
-            found = found.plus(event.usage if isinstance(event, Spent) else event.outcome.usage)
-        for _ in keys - {event.key for event in paid}:
-            found = found.plus(None)
-    return found
-
-
 def _ended(report: RunReport, at: str) -> RunEnded:
     return RunEnded(
         at=at,
@@ -466,6 +550,7 @@ def _ended(report: RunReport, at: str) -> RunEnded:
         done=tuple(report.done),
         blocked=report.blocked,
         failed=report.failed,
+        stopped=tuple(report.stopped),
         waiting=report.waiting,
         follow_ups=tuple(report.follow_ups),
         spent=as_facts(report.spent),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from capsule.core.budget import Allowance, Budget, Spending, least, left, overdrawn, total
+from capsule.core.budget import Budget, Spending, least, left, overdrawn, total
 from capsule.core.errors import BudgetSpent
-from capsule.core.state import MissionState, children_of
+from capsule.core.event import Allowance
+from capsule.core.state import MissionState, Step, children_of
 from capsule.engine.job import load_state
 from capsule.services import Services
 
@@ -24,10 +25,12 @@ def require_funds(state: MissionState, phase: str, services: Services) -> None:
             )
 
 
-def funds(state: MissionState, phase: str, services: Services) -> Allowance:
-    """Return what the next agent may use up at most."""
-    rest = [left(spent, allowed) for spent, allowed in _accounts(state, phase, services).values()]
-    return Allowance(usd=least(*(each.usd for each in rest)), seconds=least(*(each.seconds for each in rest)))
+def funds(state: MissionState, step: Step, services: Services) -> Allowance:
+    """Return what the agent of a step may use up at most; of the run's budget it has its share."""
+    rest = {whose: left(*account) for whose, account in _accounts(state, step.phase, services).items()}
+    share = services.run_limits.may_use(step)
+    parts = list((rest if share is None else {**rest, "run": share}).values())
+    return Allowance(usd=least(*(each.usd for each in parts)), seconds=least(*(each.seconds for each in parts)))
 
 
 def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, tuple[Spending, Allowance]]:

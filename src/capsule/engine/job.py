@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct, field
 
-from capsule.adapters import Order, Place, StateStore
+from capsule.adapters import Beside, Order, Place, StateStore
 from capsule.core.briefing import SandboxPaths
 from capsule.core.event import Event, Usage
 from capsule.core.evidence import Checkpoint, Evidence, ExamTest
@@ -109,9 +109,9 @@ def sandbox(place: Place) -> Iterator[SandboxPaths]:
     place.import_commits()
 
 
-def note(services: Services, mission: str, event: Event) -> None:
-    """Journal a fact, then tell the observer."""
-    services.journal.note(mission, event)
+def note(services: Services, mission: str, event: Event, beside: Beside | None = None) -> None:
+    """Journal a fact, and what it adds to another stream; then tell the observer."""
+    services.journal.note(mission, event, beside)
     services.observer.event(mission, event)
 
 
@@ -125,6 +125,11 @@ def sent_back(feedback: str) -> Signal:
 
 def parked(reason: str) -> Signal:
     return Signal(verdict=Verdict.BLOCKED, feedback=reason, summary=reason.splitlines()[0])
+
+
+def quarantined(breaches: Iterable[str]) -> Signal:
+    """Park a phase whose agent or tests reached into the repository."""
+    return parked(f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now.")
 
 
 def commit_message(item_id: str, title: str) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from capsule.adapters import Order
-from capsule.core.errors import CapsuleError, Paused, lost_objects_of
+from capsule.core.errors import CapsuleError, Interrupted, NotYet, Paused, WentBack, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
@@ -28,6 +28,9 @@ from capsule.engine.funds import require_funds
 from capsule.engine.job import load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
+
+_BUDGET_WAIT = 0.5
+"""Seconds after which a mission that others left nothing of the run's budget looks again."""
 
 
 def run_until_halt(order: Order, services: Services) -> MissionState:
@@ -83,16 +86,34 @@ def run(mission: str, services: Services) -> MissionState:
     """Do step after step: what was recorded is not done again, what was only begun is."""
     state, seen = _settled(services, mission, MissionState(), 0)
     while step := next_step(state):
+        if state.returned:
+            note(services, mission, _rebased(state, services))
+            state, seen = _settled(services, mission, state, seen)
+            continue
         begun = _begun(step, state, services)
         if services.run_limits.should_stop(state, spawns=begun.spawns):  # this run is not to go so far
             break
         if begun.spawns:
             require_funds(state, step.phase, services)
-        do = partial(_do, step, begun, state, services)
-        ended = services.journal.once(step, begun, do, services.run_limits.spawn_event(step) if begun.spawns else None)
+        try:
+            ended = _once(step, begun, state, services)
+        except WentBack:
+            state, seen = _settled(services, mission, state, seen)
+            continue
+        except NotYet:  # the last of the run's budget is being used by others, and may not be used up
+            if not services.clock.wait(_BUDGET_WAIT):
+                raise Interrupted(f"Stopped before {step.phase}; nothing is lost.") from None
+            continue
         services.observer.event(mission, ended)
         state, seen = _settled(services, mission, state, seen)
     return state
+
+
+def _once(step: Step, begun: StepBegun, state: MissionState, services: Services) -> StepEnded:
+    limits, do = services.run_limits, partial(_do, step, begun, state, services)
+    if not begun.spawns:
+        return services.journal.once(step, begun, do)
+    return services.journal.once(step, begun, do, limits.spawn_event(step), partial(limits.end_event, step))
 
 
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:

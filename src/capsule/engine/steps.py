@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
+from capsule.core.findings import MOST_REMARKS, shortened_remark
 from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import Signal, Verdict, error_signal
@@ -26,7 +27,7 @@ from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.checks import CHECKS, verify
 from capsule.engine.children import run_child
 from capsule.engine.examiner import run_examiner, writes_exam
-from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of
+from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of, quarantined
 from capsule.engine.verification import Verification
 from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
@@ -50,6 +51,7 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         refutations=state.refutations,
         vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
         trusts_done=state.policy.already_done == "trust",
+        findings=state.findings,
     )
     decision = _take_back_what_failed(job, _with_way_out(job, outcome, decision))
     at = services.clock.now()
@@ -98,8 +100,7 @@ def _do_guarded(job: Job) -> Report:
     report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     if not breaches:
         return report
-    reason = f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now."
-    return replace(report, signal=parked(reason), evidence=())
+    return replace(report, signal=quarantined(breaches), evidence=())
 
 
 def _do(job: Job) -> Report:
@@ -234,6 +235,7 @@ def _outcome(report: Report, seconds: float) -> Outcome:
             msgspec.structs.replace(each, title=cut(each.title, 1000), context=cut(each.context, 8000))
             for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]
         ),
+        findings=tuple(map(shortened_remark, report.signal.findings[:MOST_REMARKS])),
     )
     dropped = len(report.signal.follow_ups) - len(signal.follow_ups)
     warnings = (f"{dropped} follow-ups more than {MOST_FOLLOW_UPS} were left out",) if dropped else ()

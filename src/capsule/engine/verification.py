@@ -19,7 +19,7 @@ from capsule.adapters import Place, Ran
 from capsule.core.detection import Snapshot, detect
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, TestsFound, cut
-from capsule.core.evidence import REUSABLE, Change, Colour, Observation
+from capsule.core.evidence import REUSABLE, Change, Colour, Observation, is_doubtful
 from capsule.core.frozen import Judges, reach
 from capsule.core.proof import Baseline, TestEdits, baseline_of, edits_of, fresh_tests, judge_green, split_name
 from capsule.core.signal import Signal
@@ -37,6 +37,7 @@ SHOWN = 12
 Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
 """Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
 AGAIN = "again"
+_ALONE = "\0alone"
 
 
 class Verification(Struct):
@@ -52,6 +53,8 @@ class Verification(Struct):
     before: str
     """The same when the phase began."""
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
+    doubtful: dict[str, Callable[[], tuple[Observation, TestReport]]] = field(default_factory=dict)
+    """What was looked at and may be another mission's fault, each with what asks it again alone."""
 
     @property
     def base_tree(self) -> str:
@@ -67,8 +70,22 @@ class Verification(Struct):
         return self.place.trees.read(tree or self.tree, path) or b""
 
     def observe(self, tree: str) -> Observation:
-        """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
+        """Return the result of the test command on a tree: from the journal where it is known, else by running it.
+
+        Where it is red beside other missions, it is asked again alone.
+        """
+        self.run_of(tree)
+        if ask := self.doubtful.pop(self._key(tree), None):
+            ask()
         return self.run_of(tree)[0]
+
+    def ask_alone(self) -> bool:
+        """Ask again, alone, what was red beside other missions; tell whether anything was."""
+        asked = [*self.doubtful.values()]
+        self.doubtful.clear()
+        for ask in asked:
+            ask()
+        return bool(asked)
 
     def run_of(
         self, tree: str, variant: str = "", edit: Edit | None = None, timeout: float | None = None
@@ -78,24 +95,34 @@ class Verification(Struct):
         A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
         With a `timeout` of its own, in seconds, a run that is too slow is a result like any other.
         """
-        key = self._key(tree, variant)
-        if known := self._remembered(key):
-            return known
+        found = self.known(tree, variant) or self._run(self._key(tree, variant), tree, edit, timeout)
+        if is_doubtful(found[0]) and not timeout:  # one that is broken on purpose has a time-out of its own
+            key = self._key(tree, f"{variant}{_ALONE}")
+            self.doubtful[self._key(tree, variant)] = partial(self._run, key, tree, edit, None, alone=True)
+        return found
+
+    def _run(
+        self, key: str, tree: str, edit: Edit | None, timeout: float | None, *, alone: bool = False
+    ) -> tuple[Observation, TestReport]:
         files, lines = edit() if edit else ({}, ())
-        observation, report = _run_tests(self, tree, files, timeout or self.state.policy.test_timeout_minutes * 60)
-        observation = replace(observation, edits=tuple(lines))
-        if observation.colour in REUSABLE or (timeout and observation.colour is Colour.TIMED_OUT):
+        seconds = timeout or self.state.policy.test_timeout_minutes * 60
+        observation, report = _run_tests(self, tree, files, seconds, alone=alone)
+        observation = replace(observation, edits=tuple(lines), alone=alone)
+        counts = observation.colour in REUSABLE or (timeout and observation.colour is Colour.TIMED_OUT)
+        if counts:
             if report.results or report.errors:
                 text = self.services.redact(msgspec.json.encode(report).decode())
                 self.services.archive.put(self.state.mission, _report_name(key), text)
                 observation = replace(observation, report=_hash(text))
             self.note(Observed(at=self.services.clock.now(), key=key, observation=observation))
+        if counts or alone:
             self.seen[key] = observation, report
         return observation, report
 
     def known(self, tree: str, variant: str = "") -> tuple[Observation, TestReport] | None:
         """Return what is known of a tree already; nothing is run for it."""
-        return self._remembered(self._key(tree, variant))
+        alone = self._remembered(self._key(tree, f"{variant}{_ALONE}"))
+        return alone or self._remembered(self._key(tree, variant))
 
     def _key(self, tree: str, variant: str = "") -> str:
         suffix = f"\0{variant}" if variant else ""
@@ -119,7 +146,7 @@ class Verification(Struct):
         """Return how the tests of the base ended, by name; None where they told no names."""
         if self.state.policy.first_tests:
             return Baseline(TestReport(complete=True))
-        seen, report = self.run_of(self.base_tree)
+        seen, report = self.observe(self.base_tree), self.run_of(self.base_tree)[1]
         if seen.colour is Colour.EMPTY and not report.results:
             return Baseline(TestReport(complete=True))
         if not report.complete:
@@ -206,11 +233,11 @@ def detect_tests(claim: Verification) -> None:
 
 
 def _run_tests(
-    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float
+    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float, *, alone: bool
 ) -> tuple[Observation, TestReport]:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
-        seen, report = _run_tests_once(claim, tree, edits, timeout)
+        seen, report = _run_tests_once(claim, tree, edits, timeout, alone=alone)
         if seen.colour is not Colour.NO_RESULT:
             return seen, report
     raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
@@ -224,17 +251,18 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
 
 
 def _run_tests_once(
-    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float
+    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float, *, alone: bool
 ) -> tuple[Observation, TestReport]:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
     folder, sandbox_paths, reports = claim.place.gate(tree, edits)
     log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    env = {**claim.place.variables(folder), **services.exported}
+    env = {**claim.place.variables(folder), **services.exported()}
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
-    services.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, folder, log, timeout=timeout, reports=reports, junit=state.policy.report)
+    how = "waiting to run, alone," if alone else "running"
+    services.observer.activity(state.mission, f"{how} {state.policy.test}")
+    ran = run(state.policy.test, folder, log, timeout=timeout, reports=reports, junit=state.policy.report, alone=alone)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
@@ -255,6 +283,7 @@ def _run_tests_once(
         tests=len(ran.report.results),
         passed=len(ran.report.passed),
         failing=tuple(name[:300] for name in ran.report.red[:SHOWN]),
+        beside=ran.beside,
     )
     return observation, ran.report
 

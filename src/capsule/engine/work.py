@@ -1,7 +1,8 @@
 """Do the phases that work in the place: with an agent and its prompt, or with a command that is a gate.
 
 An agent starts from a named state, and starts again while its provider turns it away. That is not a verdict and costs
-no retry: rate limits, overload and lost connections pass. What does not pass by itself (no key, no credit, no program)
+no retry: rate limits, overload and lost connections pass. A limit that one mission found with the time when it ends is
+waited for by all that are about to start the same agent. What does not pass by itself (no key, no credit, no program)
 stops the run, with the cause named and the item where it was.
 """
 
@@ -14,23 +15,23 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, TestSite
+from capsule.adapters import Agent, Ran, TestSite
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
-from capsule.core.budget import Allowance, duration, least
+from capsule.core.budget import duration, least
 from capsule.core.decide import HALTS, REACTIONS
 from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
-from capsule.core.event import Salvaged, Spent, Waiting
-from capsule.core.evidence import Checkpoint
+from capsule.core.event import LIMITS, Allowance, Limited, Salvaged, Spent, Waiting
+from capsule.core.evidence import ASKED_ALONE, Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
 from capsule.core.signal import Signal, Verdict, damage, error_signal, no_result, read_result, read_signal
-from capsule.core.stamps import clock_time
+from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line, sentence
 from capsule.core.workflow import EXAM
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
 from capsule.engine.funds import funds, require_funds
-from capsule.engine.job import Job, Report, load_state, passed, sandbox, sent_back
+from capsule.engine.job import Job, Report, load_state, note, passed, sandbox, sent_back
 from capsule.engine.verification import TAIL, TRIES, no_result_of
 
 _ENDINGS = {
@@ -75,14 +76,35 @@ def run_agent(job: Job) -> Report:
 
 
 def run_command(job: Job) -> Report:
-    """Run a gate: exit 0 is PASS, anything else NEEDS_WORK with the end of its output; killed, it is run once more."""
-    command, cwd = job.phase.run, job.place.path
+    """Run a gate: exit 0 is PASS, anything else NEEDS_WORK with the end of its output.
+
+    Killed, it is run once more; where it fails beside other missions, once more alone.
+    """
     log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    before, ran = _run_command(job, log, alone=False)
+    told = ""
+    if ran.beside and not _succeeded(ran):
+        before, ran = _run_command(job, log, alone=True)
+        told = f", {ASKED_ALONE}"
+    how = f" exited with {ran.exit_code}" if ran.why == "exited" else f": {ran.why}"
+    said = f"`{job.phase.run}`{how}{told}"
+    signal = passed(said) if _succeeded(ran) else sent_back(f"{said}\n\n{ran.tail[-TAIL:]}")
+    return Report(signal, before, log=str(log))
+
+
+def _succeeded(ran: Ran) -> bool:
+    return ran.why == "exited" and ran.exit_code == 0
+
+
+def _run_command(job: Job, log: Path, *, alone: bool) -> tuple[str, Ran]:
+    command, cwd = job.phase.run, job.place.path
     for _ in range(TRIES):
         before = start_from_checkpoint(job)
         env = exported(job, cwd)
         with sandbox(job.place) as paths:
-            ran = job.services.shell.run(command, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=paths)
+            ran = job.services.shell.run(
+                command, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=paths, alone=alone
+            )
         if ran.why == "stopped":
             raise Interrupted(f"Stopped during {job.phase.name}.")
         if ran.why == "not-started":
@@ -90,12 +112,8 @@ def run_command(job: Job) -> Report:
             raise CapsuleError(cause, "Mend that, then run again.")
         killed = killed_by(ran.exit_code, ran.tail) if ran.why == "exited" else ""
         if not killed:
-            break
-    else:
-        raise no_result_of(command, killed, str(log), job.state)
-    how = f"`{command}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{command}`: {ran.why}"
-    ok = ran.why == "exited" and ran.exit_code == 0
-    return Report(passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}"), before, log=str(log))
+            return before, ran
+    raise no_result_of(command, killed, str(log), job.state)
 
 
 def start_from_checkpoint(job: Job) -> str:
@@ -116,8 +134,11 @@ def first_checkpoint(job: Job) -> Checkpoint:
 
 def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
     """Run the agent as often as it takes until there is something to judge."""
-    tries, waited, once_more = 0, 0.0, _ends_with_an_error(job)
+    tries, waited, known, once_more = 0, 0.0, 0, _ends_with_an_error(job)
     while True:
+        while found := _found_by_others(job, agent.name, known):
+            known, limit, left = found
+            waited += _wait(job, limit, pause(0, left, job.services.clock.chance()), waited)
         ran = _run_once(job, agent, model)
         transcript, failure = ran.transcript, ran.transcript.failure
         judged = transcript.why != "stopped" and (failure is None or failure.reaction is Reaction.JUDGE)
@@ -127,7 +148,7 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
             return ran
         if transcript.usage:
             spent = Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage)
-            job.note(spent)
+            note(job.services, job.mission, spent, job.services.run_limits.spent_event(job.step, spent))
         require_funds(load_state(job.services, job.mission), job.phase.name, job.services)
         if judged:
             return ran
@@ -139,7 +160,8 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         if failure.kind is Kind.SILENT:
             waited += _wait(job, failure, _AFTER_SILENCE, waited)
             continue
-        waited += _wait(job, failure, pause(tries, failure.resets_in, job.services.clock.chance()), waited)
+        seconds = pause(tries, failure.resets_in, job.services.clock.chance())
+        waited += _wait(job, failure, seconds, waited, agent.name if failure.resets_in is not None else "")
         tries += 1
 
 
@@ -167,7 +189,7 @@ def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
     write_down = job.services.recorder(job.place, before)
     site = _copy_of_the_base(job) if job.phase.writes == EXAM else None
     briefing = brief(job, model, site.folder if site else None)
-    rest = funds(job.state, job.phase.name, job.services)
+    rest = funds(job.state, job.step, job.services)
     if rest != _UNLIMITED:
         most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
         briefing = replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
@@ -202,7 +224,24 @@ def _stopped_by_its_budget(ran: AgentRun) -> bool:
     return interrupted and most is not None and usage is not None and (usage.usd or 0.0) >= most
 
 
-def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
+def _found_by_others(job: Job, agent: str, known: int) -> tuple[int, Failure, float] | None:
+    """Return a limit after number `known` that another mission found and still runs with: number, cause, seconds left.
+
+    Once nobody runs that mission the limit is forgotten: a person may have added credit, and starts it again.
+    """
+    journal, now = job.services.journal, job.services.clock.now()
+    for number, event in reversed(journal.events(LIMITS, known)):
+        if not isinstance(event, Limited) or event.agent != agent or event.mission == job.mission:
+            continue
+        left, of = event.seconds - seconds_between(event.at, now), event.mission
+        if left > 0 and journal.holder(of) is not None and journal.epochs().get(of) == event.epoch:
+            reason = f"{event.failure.reason.rstrip('.')} (found by {of})"
+            return number, replace(event.failure, reason=reason), left
+    return None
+
+
+def _wait(job: Job, failure: Failure, seconds: float, waited: float, shared_by: str = "") -> float:
+    """Wait for the provider; `shared_by` names the agent whose other missions are to wait as well."""
     if waited + seconds > job.services.limits.wait_seconds:
         at = clock_time(job.services.clock.now(), seconds)
         so_far = f", and it has waited {duration(waited)} already" if waited else ""
@@ -210,7 +249,11 @@ def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
             f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
             f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
-    job.note(Waiting(at=job.services.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
+    at, lasts = job.services.clock.now(), round(seconds, 1)
+    epoch = job.services.journal.epochs().get(job.mission, 0)
+    limit = Limited(at=at, agent=shared_by, mission=job.mission, epoch=epoch, failure=failure, seconds=lasts)
+    waiting = Waiting(at=at, key=job.step.key, failure=failure, seconds=lasts)
+    note(job.services, job.mission, waiting, (LIMITS, limit) if shared_by else None)
     if not job.services.clock.wait(seconds):
         raise _interrupted(job, f"Stopped while {job.phase.name} was waiting for its provider; nothing is lost.")
     return seconds

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from capsule.adapters import Journal
+from capsule.adapters import Beside, Journal
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode, encode, kind
-from capsule.core.schedule import refuse_over_cap
+from capsule.core.run import admitted
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -74,14 +74,6 @@ class SqliteJournal(Journal):
             self._epochs.pop(stream, None)
             lock.release()
 
-    @contextmanager
-    def join(self, stream: str, epoch: int) -> Iterator[None]:
-        self._epochs[stream] = epoch
-        try:
-            yield
-        finally:
-            self._epochs.pop(stream, None)
-
     def lock_path(self, stream: str) -> Path:
         return self._folder / "locks" / f"mission-{stream}.lock"
 
@@ -100,7 +92,8 @@ class SqliteJournal(Journal):
         step: Step,
         begun: StepBegun,
         perform: Callable[[], StepEnded],
-        beside: tuple[str, Event] | None = None,
+        beside: Beside | None = None,
+        ends_beside: Callable[[StepEnded], Beside | None] = lambda _: None,
     ) -> StepEnded:
         recorded = self._rows(
             "SELECT data FROM events WHERE stream = ? AND key = ? AND kind = 'step_ended'", step.mission, step.key
@@ -112,24 +105,23 @@ class SqliteJournal(Journal):
         self.note(step.mission, begun, beside)
         ended = self._redact(perform())
         assert isinstance(ended, StepEnded)
-        self.note(step.mission, ended)
+        self.note(step.mission, ended, ends_beside(ended))
         return ended
 
-    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
+    def note(self, stream: str, event: Event, beside: Beside | None = None) -> None:
         with self._transaction() as db:
+            row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
+            if row is None or row[0] != self._epochs.get(stream):
+                raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
             self._write(db, stream, event)
             if beside:
                 self._write(db, *beside)
 
     def _write(self, db: sqlite3.Connection, stream: str, event: Event) -> None:
-        """Write an event; fail, and the transaction with it, where the claim is not, or no longer, ours."""
         event = self._redact(event)
-        row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
-        if row is None or row[0] != self._epochs.get(stream):
-            raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
         if isinstance(event, Spawned):
             rows = db.execute(_OPEN_RUN, (stream, stream)).fetchall()
-            refuse_over_cap(_decoded(self._file, data) for (data,) in rows)
+            event = admitted(event, (_decoded(self._file, data) for (data,) in rows))
         db.execute(
             "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
             (stream, kind(event), getattr(event, "key", None), encode(event), stream),
@@ -182,9 +174,9 @@ class SqliteJournal(Journal):
         if self._file.is_fifo():  # sqlite would wait for whoever writes to it
             raise OSError("it is a pipe")
         if self._read_only:
-            return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
+            return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=60, isolation_level=None)
         self._folder.mkdir(parents=True, exist_ok=True)
-        return sqlite3.connect(self._file, timeout=10, isolation_level=None)
+        return sqlite3.connect(self._file, timeout=60, isolation_level=None)
 
     def _make_ready(self, db: sqlite3.Connection) -> None:
         version = db.execute("PRAGMA user_version").fetchone()[0]

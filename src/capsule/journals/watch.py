@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.adapters import JournalReader
 from capsule.core.board import Board, gather_board
 from capsule.core.budget import NO_BUDGET, Budget
-from capsule.core.event import is_mission
+from capsule.core.event import MERGES, is_mission
 from capsule.core.history import (
     MOST_ATTEMPTS,
     NOBODY,
@@ -29,6 +30,7 @@ from capsule.core.history import (
     Presence,
     RunSummary,
 )
+from capsule.core.train import MergeSummary, MergeTrain
 from capsule.system.files import open_regular
 from capsule.system.supervisor import parent_of
 
@@ -53,18 +55,41 @@ class Watch:
         self._histories: dict[str, MissionHistory | RunSummary] = {}
         self._tails: dict[str, LiveTail] = {}
         self._at_rest: dict[str, MissionSummary | RunSummary] = {}
+        self._trains: dict[str, MergeTrain] = {}
+        self._places: dict[str, str] = {}
+        """Where missions stand in a merge queue, as of the last look; '' for one that has its turn."""
 
     def look(self, now: str) -> Board:
         version = self._journal.version()
-        if version != self._version:
+        news = version != self._version
+        if news:
             self._version, self._epochs = version, dict(self._journal.epochs())
         for stream, epoch in self._epochs.items():
-            if stream in self._held or self._seen.get(stream) != epoch:
+            if stream.startswith(MERGES):
+                if news:  # whoever comes to wait writes there without holding it
+                    self._catch_up_train(stream)
+            elif stream in self._held or self._seen.get(stream) != epoch:
                 self._catch_up(stream, epoch)
+        merges = [self._merges(train) for train in self._trains.values()]
+        self._places = {place.mission: place.words for each in merges for place in each.places}
+        self._places |= {each.at_it: "" for each in merges if each.at_it}
         known = [name for name, history in self._histories.items() if history.began]
         summaries = [self._summary(name, now) for name in known]
         missions = [each for each in summaries if isinstance(each, MissionSummary)]
-        return gather_board(missions, [each for each in summaries if isinstance(each, RunSummary)], now)
+        return gather_board(missions, [each for each in summaries if isinstance(each, RunSummary)], now, merges)
+
+    def _catch_up_train(self, stream: str) -> None:
+        for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
+            self._read[stream] = seq
+            self._trains[stream] = self._trains.get(stream, MergeTrain(stream=stream)).after(event)
+
+    def _merges(self, train: MergeTrain) -> MergeSummary:
+        pid = self._journal.holder(train.stream)
+        at_it = next((name for name, held in self._held.items() if pid and held == pid and is_mission(name)), "")
+        waits = train.places(
+            lambda one: self._epochs.get(one.mission) == one.epoch and one.mission in self._held, at_it
+        )
+        return MergeSummary(train=train, at_it=at_it, places=waits)
 
     def _catch_up(self, stream: str, epoch: int) -> None:
         pid = self._journal.holder(stream)
@@ -88,7 +113,10 @@ class Watch:
         if name in self._held:
             pid = self._held[name]
             tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
-            return history.summary(tail.look(pid, self._started_by[pid]), now, self._budget)
+            presence = tail.look(pid, self._started_by[pid])
+            if self._places.get(name) is not None:
+                presence = replace(presence, place=self._places[name])
+            return history.summary(presence, now, self._budget)
         if name not in self._at_rest:
             self._at_rest[name] = history.summary(NOBODY, now, self._budget)
         return self._at_rest[name]

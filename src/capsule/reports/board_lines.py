@@ -12,6 +12,7 @@ from capsule.core.board import Board
 from capsule.core.budget import duration
 from capsule.core.event import Waiting
 from capsule.core.evidence import EvidenceStatus
+from capsule.core.findings import finding_line
 from capsule.core.history import Attempt, MissionSummary, RunSummary
 from capsule.core.outline import OutlineEntry
 from capsule.core.proven import proof_of
@@ -50,7 +51,7 @@ def _mission_lines(view: MissionSummary) -> Iterator[str]:
     if view.unverified:
         yield f"  {sentence(view.unverified)}"
     if view.running:
-        yield f"  stage {view.stage} of {view.stages}{_attempt(view)}; {duration(int(view.seconds))} in all"
+        yield f"  stage {view.stage} of {view.stages}{_attempt(view)}; {duration(int(view.busy_seconds))} in all"
     if view.waiting:
         yield f"  {_wait(view.waiting)}"
     if view.doing:
@@ -61,8 +62,10 @@ def _mission_lines(view: MissionSummary) -> Iterator[str]:
     proof = proof_of(view)
     if proof.line:
         yield f"  {proof.label}: {clean(proof.line)}"
-    if view.spent.runs:
-        yield f"  {agents_used(view.spent)}"
+    if view.spent_with_parts.runs:
+        yield f"  {agents_used(view.spent_with_parts)}"
+    for phase, finding in view.open_findings:
+        yield f"  finding: {phase}: {clean(finding_line(finding))}"
     for warning in view.warnings:
         yield f"  warning: {clean(warning)}"
     yield f"  next: {view.next}"

@@ -40,6 +40,7 @@ def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
         "spent": as_facts(summary.spent_with_parts),
         "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in waits],
         "feedback": summary.feedback,
+        "findings": _findings(summary),
         "accepted": [msgspec.to_builtins(each) for each in summary.accepted],
         "exam": exam(summary.state),
         "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged.items()],
@@ -76,6 +77,10 @@ def _proof(summary: MissionSummary) -> dict[str, Any]:
     """Keep what was proven apart from what was only said."""
     proof = proof_of(summary)
     return {"line": proof.line, **msgspec.to_builtins(proof)}
+
+
+def _findings(summary: MissionSummary) -> list[dict[str, Any]]:
+    return [{"phase": phase, **msgspec.structs.asdict(finding)} for phase, finding in summary.findings]
 
 
 def places(mission: str, root: Path) -> dict[str, str]:
@@ -138,6 +143,7 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
         "with_parts": as_facts(summary.spent_with_parts),
         "attempts": [_attempt(summary, attempt) for attempt in summary.attempts],
         "feedback": [msgspec.structs.asdict(each) for each in summary.rounds],
+        "findings": _findings(summary),
         "diff": {
             "note": diff.note,
             "added": diff.added,

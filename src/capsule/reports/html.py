@@ -86,16 +86,16 @@ def _missions(report: Report) -> str:
         pairs = zip(each.attempts, spans[each.mission], strict=True)
         every = [bar for attempt, span in pairs for bar in _bars(attempt, span)]
         spent, price = each.spent_with_parts, words.money(each.spent_with_parts)
-        shown = f"{each.mission}: {each.status.words}, {count(len(each.attempts), 'attempt')}"
+        shown = f"{each.mission}: {each.status.words}, {count(each.attempts_made, 'attempt')}"
         name = f"<code>{line(each.mission)}</code>"
         named = f'<a href="#{_anchor(each.mission)}">{name}</a>' if each.mission in linked else name
         bar = _shares((("money", round(spent.usd * 1e6)),), round(dearest * 1e6), f"{each.mission} cost {price}", 6)
         change = f"+{each.diff.added:,} −{each.diff.removed:,}" if each.diff.files else ""
         return (
             f'<tr><th scope=row class="full">{named} <bdi>{line(each.title)}</bdi></th><td>{_status(each)}</td>'
-            f'<td class="picture">{drawn(scale, every, f"{shown}, {duration(each.wall_seconds)}")}</td>'
+            f'<td class="picture">{drawn(scale, every, f"{shown}, {duration(each.busy_seconds)}")}</td>'
             f'<td data-label="sent back" class="number">{each.sent_back}</td>'
-            f'<td class="number" data-label=time>{escape(duration(each.wall_seconds))}</td>'
+            f'<td class="number" data-label=time>{escape(duration(each.busy_seconds))}</td>'
             f'<td class="number">{change}</td>'
             f'<td class="number" data-label=cost>{escape(price)}{bar if spent.priced else ""}</td></tr>'
         )

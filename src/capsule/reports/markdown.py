@@ -53,7 +53,7 @@ def _blocks(report: Report) -> Iterator[str]:
             plain(each.title),
             f"{each.status.sign} {each.status.words}",
             str(each.sent_back),
-            duration(each.wall_seconds),
+            duration(each.busy_seconds),
             f"+{each.diff.added} −{each.diff.removed}" if each.diff.files else "",
             words.money(each.spent_with_parts),
         )

@@ -1,12 +1,14 @@
 """Plain lines that a person can follow: `[2/5] test-writer ...`, attempt, verdict, seconds, and what was seen.
 
-A run through the backlog has its own: `[WRK-001][PRD] Starting phase (attempt 1/3)`, result, progress, breaker.
+A run through the backlog has its own: `[WRK-001][PRD] Starting phase (attempt 1/3)`, result, progress, breaker. Where
+several missions run side by side, every line of a mission begins with its id.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from capsule.core.budget import Budget, duration, in_words, left, price
@@ -17,15 +19,18 @@ from capsule.core.event import (
     Discovered,
     Event,
     ItemClosed,
+    JobsSet,
     MissionStarted,
     MovedByHand,
     Observed,
     Outcome,
     ParentClosed,
     Policy,
+    Queued,
     Rebased,
     Recorded,
     Reopened,
+    Returned,
     RunEnded,
     RunStarted,
     Salvaged,
@@ -39,9 +44,10 @@ from capsule.core.event import (
     Warned,
     is_mission,
 )
-from capsule.core.evidence import Colour, Evidence, EvidenceStatus
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company
+from capsule.core.findings import finding_line
 from capsule.core.history import halt_status, let_pass, unverified
-from capsule.core.schedule import BREAKER, Tally
+from capsule.core.run import BREAKER, Tally, agent_ended
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
 from capsule.core.state import MissionState, apply
@@ -49,6 +55,7 @@ from capsule.core.text import count, sentence
 from capsule.core.workflow import Contract
 from capsule.reports.pulse import Pulse
 from capsule.reports.style import TONES, Style, clean, output_width, wrapped
+from capsule.reports.table import fit
 from capsule.reports.words import LET_PASS, VERDICTS, evidence_lines
 
 _INDENT = " " * 8
@@ -77,6 +84,11 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
         "",
         lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.",
     ),
+    Queued: (
+        _INDENT,
+        lambda _, event: f"waits to be merged into {event.branch}: {count(event.ahead, 'mission')} before it",
+    ),
+    Returned: ("", lambda mission, event: f"! {mission} goes back: {event.why.splitlines()[0]}"),
     Salvaged: (_INDENT, lambda _, event: f"salvaged: {event.ref} ({event.why})"),
     MovedByHand: (_INDENT, _moved),
     Warned: ("", lambda _, event: f"! {event.text}"),
@@ -113,13 +125,15 @@ class PlainReport:
         self._budget = budget
         self._states: dict[str, MissionState] = {}
         self._pulse = Pulse(self._sign, sign_of_life)
+        self._first = ""
+        """The id that every line begins with now."""
 
     def event(self, mission: str, event: Event) -> None:
         if mission in self._states or isinstance(event, MissionStarted) or not is_mission(mission):
             self._states[mission] = apply(self._states.get(mission, MissionState()), event)
         else:  # it goes on, and begins in the middle: what the journal holds of it includes this event
             self._states[mission] = self._standing(mission)
-        with self._pulse.held():
+        with self._pulse.held(), self._about(mission):
             self._tell(mission, event)
 
     def activity(self, mission: str, text: str) -> None:
@@ -145,7 +159,7 @@ class PlainReport:
                 self._pulse.now(mission, "")
             case Observed(observation=seen):
                 word = self._style.paint("green" if seen.colour is Colour.GREEN else "red", seen.colour.value)
-                self._write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)")
+                self._write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s){company(seen)}")
                 self._pulse.now(mission, "")
             case Waiting(failure=failure, seconds=seconds):
                 until = clock_time(event.at, seconds)
@@ -155,11 +169,26 @@ class PlainReport:
                 indent, words = _SAID[type(event)]
                 self._say(words(mission, event), indent)
 
-    def _sign(self, seconds: float, text: str) -> None:
-        self._write(f"{_INDENT}{clean(f'... {duration(round(seconds))}: {text}')}"[: self._width])
+    @contextmanager
+    def _about(self, mission: str) -> Iterator[None]:
+        """Begin each line with the mission's id, where several run side by side; lines stay as wide as they may be."""
+        if not self._pulse.in_turn or not is_mission(mission):
+            yield
+            return
+        first, width = self._first, self._width
+        self._first = f"{mission}  "
+        self._width = max(20, width - len(self._first))
+        try:
+            yield
+        finally:
+            self._first, self._width = first, width
+
+    def _sign(self, mission: str, seconds: float, text: str) -> None:
+        with self._about(mission):
+            self._write(fit(f"{_INDENT}{clean(f'... {duration(round(seconds))}: {text}')}", self._width))
 
     def _write(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
+        self._stream.write(f"{self._first}{line}\n")
         self._stream.flush()
 
     def _say(self, text: str, indent: str = "", colour: str = "") -> None:
@@ -196,6 +225,9 @@ class PlainReport:
         if outcome.signal.summary and decision.verdict is not Verdict.REFUTED:
             self._say(outcome.signal.summary, _INDENT)
         self._details(mission, outcome, outcome.evidence, _INDENT)
+        for finding in decision.findings:
+            if finding.is_open:
+                self._say(finding_line(finding), _INDENT)
         if consequence := _CONSEQUENCES.get(decision.move):
             self._say(consequence(decision), _INDENT)
 
@@ -242,10 +274,13 @@ class QueueReport(PlainReport):
 
     def _tell(self, mission: str, event: Event) -> None:
         match event:
-            case RunStarted(cap=cap, spawns=spawns):
+            case RunStarted(cap=cap, spawns=spawns, jobs=jobs):
                 self._cap, self._tally = cap, Tally(spawns=spawns)
+                self._pulse.in_turn = jobs > 1
                 if spawns:
                     self._say(f"Resuming an interrupted run: {spawns}/{cap} phases used")
+            case JobsSet(jobs=jobs):
+                self._say(f"Jobs: {count(jobs, 'mission')} at a time from now on")
             case Spawned():
                 self._tally = self._tally.spawned()
             case Recorded(follow_ups=new) if new:
@@ -282,16 +317,19 @@ class QueueReport(PlainReport):
         elif not skipped:
             self._result(mission, event)
         if by_agent and not skipped:
-            self._tally = self._tally.ended(event.decision)
+            self._tally = self._tally.ended(agent_ended(mission, event))
             self._say(f"Progress: {self._tally.spawns}/{self._cap} phases used")
             if event.decision.exhausted:
                 self._say(f"Circuit breaker: {self._tally.failures_in_a_row}/{BREAKER} consecutive failures")
 
     def _result(self, mission: str, event: StepEnded) -> None:
         decision, outcome = event.decision, event.outcome
-        word = self._verdict(event, _RESULTS.get(decision.verdict, decision.verdict.value))
+        word = _RESULTS.get(decision.verdict, decision.verdict.value)
         said = outcome.signal.summary if decision.verdict in _RESULTS else decision.reason
-        self._write(f"[{mission}][{event.phase.upper()}] Result: {word} — {clean(said)}")
+        first, *rest = wrapped(f"[{mission}][{event.phase.upper()}] Result: {word} — {said}", self._width)
+        self._write(first.replace(f" {word}", f" {self._verdict(event, word)}", 1))
+        for line in rest:
+            self._write(line)
         doubts = [piece for piece in outcome.evidence if piece.standing is not EvidenceStatus.CONFIRMED]
         self._details(mission, outcome, doubts, "  ")
         if decision.vetoed or (decision.exhausted and decision.verdict not in _RESULTS):

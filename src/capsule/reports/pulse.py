@@ -21,9 +21,11 @@ class _UnderWay(Struct):
 
 
 class Pulse:
-    def __init__(self, say: Callable[[float, str], None], every: float) -> None:
-        """`say` is told since how many seconds what is going on; never while the report is at it."""
+    def __init__(self, say: Callable[[str, float, str], None], every: float) -> None:
+        """`say` is told who does what, and for how many seconds; never while the report is at it."""
         self._say = say
+        self.in_turn = False
+        """Several are under way side by side: each sign of life is of another one."""
         self._every = every
         self._changed = threading.Condition(threading.RLock())
         self._under_way: dict[str, _UnderWay] = {}
@@ -41,7 +43,7 @@ class Pulse:
     def begin(self, who: str, what: str, *, within: bool = False) -> None:
         """Begin an activity. One that is not within another replaces all: the one before may have ended unreported."""
         with self._changed:
-            if not within:
+            if not within and not self.in_turn:
                 self._under_way.clear()
             self._under_way.pop(who, None)
             self._under_way[who] = _UnderWay(time.monotonic(), what)
@@ -72,8 +74,9 @@ class Pulse:
                 if due > 0:
                     self._changed.wait(due)
                     continue
-                latest = list(self._under_way.values())[-1]
+                who = list(self._under_way)[0 if self.in_turn else -1]
+                told = self._under_way[who] = self._under_way.pop(who)
                 with suppress(OSError, ValueError):  # whoever watched has left: nobody to tell, and no harm
-                    self._say(time.monotonic() - latest.since, latest.now or latest.what)
+                    self._say(who, time.monotonic() - told.since, told.now or told.what)
                 self._said = time.monotonic()
             self._thread = None

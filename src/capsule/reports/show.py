@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from capsule.core.text import count, sentence
 from capsule.reports import words
 from capsule.reports.facts import places
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
+from capsule.reports.table import fit, wrap
 
 _PROOF_LINES = 6
 _FEEDBACK_LINES = 20
@@ -37,7 +37,7 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
             yield style.paint("bold", line)
         told = printable(text).strip().splitlines()
         for line in told[:_FEEDBACK_LINES]:
-            yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
+            yield from wrap(line, width, "  ", "  ") or [""]
         if len(told) > _FEEDBACK_LINES:
             yield f"  ... and {count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
     before = ""
@@ -93,7 +93,7 @@ def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
         for piece in attempt.evidence:
             yield from words.evidence_lines(piece, style, width, "  ")
             for line in words.proof(piece, _PROOF_LINES).splitlines():
-                yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())
+                yield style.paint("dim", f"    | {fit(line.expandtabs(4), width - 6)}".rstrip())
     to_do = summary.state.to_do[1:] if summary.state.begun else summary.state.to_do
     if to_do and not summary.state.abandoned:
         yield from wrapped(f"still to do: {', '.join(to_do)}", width)

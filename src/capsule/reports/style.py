@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-import textwrap
 from typing import TextIO
 
 from capsule.core.status import Tone
+from capsule.reports.table import width_of, wrap
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 TONES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.WARN: "yellow", Tone.LIVE: "blue", Tone.QUIET: "dim"}
 _SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
 _CONTROL = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]")
 """Escape sequences, control characters, and characters that are not seen or turn the line around."""
+_LABEL = re.compile(r" *\S+(?: \S+)? {2,}")
+"""A word or two before a column of text."""
 _STEERING = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """The same without those that are merely invisible: text that keeps its lines may need them."""
 
@@ -54,10 +56,37 @@ def shortened(text: str, most: int) -> str:
 
 def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[str]:
     """Text of a stranger's on as many lines as it needs; those after the first hang further in."""
-    lines = textwrap.wrap(
-        clean(text), width, initial_indent=indent, subsequent_indent=indent + hang, break_on_hyphens=False
+    told = clean(text)
+    if width_of(indent) + width_of(told) <= width:
+        return [f"{indent}{told}".rstrip()]
+    return wrap(told, width, indent, indent + hang)
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Return lines of ours folded where the terminal ends, each below its own words; in a pipe as they are."""
+    width = output_width(stream)
+    return "\n".join(each for line in text.split("\n") for each in _folded(line, width))
+
+
+def reflowed(text: str, stream: TextIO) -> str:
+    """Return paragraphs of ours filled anew where the terminal is too narrow for them; indented lines stay lines."""
+    width = output_width(stream)
+    if all(width_of(line) <= width for line in text.split("\n")):
+        return text
+    blocks = text.split("\n\n")
+    return "\n\n".join(
+        fitted(each, stream) if "\n " in f"\n{each}" else "\n".join(wrap(each, width)) for each in blocks
     )
-    return lines or [""]
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if width_of(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    label = _LABEL.match(line)
+    head = label[0] if label and len(label[0]) <= width // 2 else line[:indent]
+    hang = " " * (len(head) if label and head == label[0] else indent + 2)
+    return wrap(line[len(head) :], width, head, hang, whole=True) or [line]
 
 
 def printable(text: str) -> str:

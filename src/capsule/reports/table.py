@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import deque
 from collections.abc import Sequence
 
 ELLIPSIS = "…"
@@ -33,6 +34,34 @@ def column(text: str, width: int) -> str:
         return (text if len(text) <= width else fit(text, width)).ljust(width)
     shown = fit(text, width)
     return shown + " " * (width - width_of(shown))
+
+
+def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:
+    """The text on lines of so many cells, behind `first` or `rest`; empty where there is no word.
+
+    A word that is longer than a line is broken; `whole` leaves one that can be copied, as a path or an id, as it is.
+    """
+    lines: list[str] = []
+    line, empty, words = first, True, deque(text.split())
+    while words:
+        word = words.popleft()
+        if width_of(line) + (not empty) + width_of(word) <= width:
+            line, empty = f"{line}{'' if empty else ' '}{word}", False
+        elif not empty:
+            lines.append(line)
+            line, empty = rest, True
+            words.appendleft(word)
+        elif whole and word.isascii():
+            if width_of(rest) < width_of(line):
+                lines.append(line.rstrip())
+                line = rest
+            line, empty = line + word, False
+        else:
+            cut = max(1, _longest(word, width - width_of(line)))
+            lines.append(line + word[:cut])
+            line = rest
+            words.extendleft([word[cut:]] if word[cut:] else [])
+    return lines if empty else [*lines, line]
 
 
 def _longest(text: str, width: int) -> int:

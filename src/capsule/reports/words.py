@@ -10,6 +10,7 @@ from capsule.core.budget import Spending, duration, in_words, price
 from capsule.core.event import Accepted
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.exam import joining
+from capsule.core.findings import finding_line
 from capsule.core.history import (
     SUCCESSES,
     Attempt,
@@ -182,7 +183,8 @@ def exam(state: MissionState) -> list[str]:
 
 
 def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
-    """Yield what else is worth knowing of a mission: exam, accepted claims, salvaged work, warnings."""
+    """Yield what else is worth knowing of a mission: findings, exam, accepted claims, salvaged work, warnings."""
+    yield from (("finding", f"{phase}: {finding_line(finding)}") for phase, finding in summary.findings)
     yield from (("exam", text) for text in exam(summary.state))
     yield from (("accepted", acceptance(each)) for each in summary.accepted)
     yield from (("salvaged", f"{ref} ({why})") for ref, why in summary.salvaged.items())
@@ -276,8 +278,8 @@ def report_figures(report: Report) -> list[Figure]:
 def mission_figures(summary: MissionSummary) -> list[Figure]:
     sent_back = f"sent back {count(summary.sent_back, 'time')}; {summary.refuted} refuted"
     return [
-        ("attempts", f"{len(summary.attempts):,}", sent_back),
-        *_claims_cost_and_time(summary.attempts, summary.spent_with_parts, summary),
+        ("attempts", f"{summary.attempts_made:,}", sent_back),
+        *_claims_cost_and_time(summary.all_attempts(), summary.spent_with_parts, summary),
         ("change", change_words(summary.diff) or "–", summary.diff.note),
     ]
 

@@ -20,9 +20,11 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
 
 
@@ -49,10 +51,14 @@ def remove_by_force(folder: Path) -> None:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder of ours, removing anything else that an agent put in its place."""
-    if folder.is_symlink() or not folder.is_dir():
-        remove_tree(folder)
-        folder.mkdir(parents=True)
+    """Make a folder of ours, removing anything else that an agent put in its place.
+
+    Looked at once: whatever comes there in between is the folder, made by another mission.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            folder.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def make_private_folder(folder: Path) -> bool:
@@ -61,6 +67,23 @@ def make_private_folder(folder: Path) -> bool:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def own_cache(env: Mapping[str, str], apart_from: Path | None = None) -> Path:
+    """Return the user's folder for what Capsule can make anew: in the cache, in the temporary folder if need be."""
+    for cache in (Path(env.get("XDG_CACHE_HOME", "")), Path(env.get("HOME", ""), ".cache")):
+        inside = apart_from is not None and Path(os.path.realpath(cache)).is_relative_to(apart_from)
+        if cache.is_absolute() and not inside and _can_be_made(cache / "capsule"):
+            return cache / "capsule"
+    folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
+    if not make_private_folder(folder):
+        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
+    return folder
+
+
+def _can_be_made(folder: Path) -> bool:
+    nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def make_writable(path: Path) -> None:

@@ -70,6 +70,8 @@ _LONGEST_PATH = 8192
 _MANY_FOLDERS = 300
 """To look into more of them, a process of its own is quicker."""
 _MANY_COMMITS = 100
+_LISTINGS = 10
+"""How often worktrees are listed while others are made and removed."""
 _WHOLE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FALSE = ("false", "no", "off", "0", "")
 _NO_NAMES = {b"", b".", b"..", b".git"}
@@ -247,6 +249,12 @@ class Git:
 
     def checkouts(self) -> list[Checkout]:
         """List the main worktree first, unless the repository is bare, then the linked ones."""
+        for _ in range(_LISTINGS - 1):
+            with contextlib.suppress(GitFailed):  # one was removed while git looked at it
+                return self._checkouts()
+        return self._checkouts()
+
+    def _checkouts(self) -> list[Checkout]:
         read = git_directory.read_checkouts(self.common_dir, self._main)
         return self._list_worktrees() if read is None else read
 

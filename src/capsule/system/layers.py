@@ -93,7 +93,7 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
             seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
             yield Laid(seen, (*words, "sh", "-c", _MOUNT, "sh", folder), options, folder)
     elif copy:
-        with _own_folder() as folder:
+        with own_folder() as folder:
             copies = {lower: Mount("--bind", f"{folder}/{n}") for n, lower in enumerate(lowers)}
             for lower, copied in copies.items():
                 try:
@@ -110,7 +110,7 @@ def fault(program: str) -> str:
     if not program:
         return "there is no bubblewrap"
     try:
-        with _own_folder() as folder:
+        with own_folder() as folder:
             return _probed((folder,), program)[2]
     except CapsuleError as error:
         return error.message
@@ -150,7 +150,7 @@ def _probed(lowers: tuple[str, ...], program: str) -> tuple[tuple[str, ...], tup
 @contextmanager
 def _overlay_folder(lowers: Sequence[str]) -> Iterator[str]:
     """Make a folder with everything that the mounts need."""
-    with _own_folder() as folder:
+    with own_folder() as folder:
         try:
             for n, lower in enumerate(lowers):
                 top = Path(folder, str(n))
@@ -170,7 +170,7 @@ def _overlay_folder(lowers: Sequence[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _own_folder() -> Iterator[str]:
+def own_folder() -> Iterator[str]:
     """Make a folder that is removed at the end, or by the next command if we are killed."""
     try:
         home = _layers_home()

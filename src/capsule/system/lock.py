@@ -3,6 +3,13 @@
 The kernel keeps them (flock), so kill -9 releases them and there is no stale lock to clean up. The file's text, pid and
 command, is information for people only: whether somebody holds the lock is always asked of the kernel. Lock files are
 never deleted; deleting one that another process is about to open would make two holders.
+
+Processes that wait for a lock stand in a **line**: first come, first served, and nothing is polled. Each has a ticket,
+a file with the next number that its owner keeps locked, and waits in the kernel until the one before it is free;
+kill -9 frees a ticket wherever its owner stood. A shared ticket waits only for those before it that are not shared. So
+many can have their turn together or one alone, and neither starves: a shared one that comes later stands behind one
+that wants to be alone. Numbers are given out behind a door, a lock held for as long as it takes to make a file; tickets
+of the dead are thrown away there.
 """
 
 from __future__ import annotations
@@ -11,12 +18,15 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.errors import CapsuleError, Interrupted, LockHeld
+from capsule.system.stop import Stop
 
 # `holder` takes the lock for an instant in order to ask: a short second try tells that from a real holder.
 _PROBE_ALLOWANCE = 0.1
@@ -44,12 +54,7 @@ class FileLock:
         """Take the lock, waiting up to `wait` seconds; LockHeld names who has it."""
         if self._fd is not None:
             raise RuntimeError(f"{self.path} is already held by this very object")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            hint = "Make sure that you may write there, and that it is not a link."
-            raise CapsuleError(f"Cannot open the lock {self.path}: {error.strerror}", hint) from error
+        fd = open_lock(self.path)
         try:
             _lock(fd, self.path, max(wait, _PROBE_ALLOWANCE))
             command = " ".join(" ".join(sys.argv).split())[:_COMMAND_LIMIT]
@@ -76,12 +81,148 @@ class FileLock:
 
 @contextlib.contextmanager
 def held(path: Path | None, wait: float = 0) -> Iterator[None]:
-    """Hold the lock for as long as the block takes; do nothing without a path."""
-    lock = FileLock(path) if path else None
-    if lock:
-        lock.acquire(wait)
-    with lock or contextlib.nullcontext():
+    """Hold the lock for as long as the block takes; do nothing without a path.
+
+    Wait for it in line; raise LockHeld where one holder keeps it for `wait` seconds, Interrupted where a stop comes.
+    """
+    if path is None:
         yield
+        return
+    lock = FileLock(path)
+    with Line(path).turn(wait=wait) if wait else contextlib.nullcontext():
+        lock.acquire(wait)
+        with lock:
+            yield
+
+
+class Line:
+    """Those who wait for a lock; their tickets are in a folder beside it."""
+
+    def __init__(self, lock: Path) -> None:
+        self._lock = lock
+        self._folder = lock.with_suffix(".line")
+
+    @contextlib.contextmanager
+    def turn(self, *, shared: bool = False, wait: float | None = None) -> Iterator[None]:
+        """Wait for one's turn, and have it for as long as the block takes.
+
+        Raise LockHeld where nobody's turn ends for `wait` seconds, Interrupted where a stop is requested meanwhile.
+        """
+        ticket, fd = self._take(shared=shared)
+        try:
+            while (other := self._before(ticket)) is not None:
+                try:
+                    self._outlast(other, wait)
+                finally:
+                    os.close(other)
+            yield
+        finally:
+            ticket.unlink(missing_ok=True)
+            os.close(fd)
+
+    def has_others(self) -> bool:
+        """Tell whether more than one is in line or has its turn."""
+        return sum(map(is_locked, self._tickets())) > 1
+
+    def _take(self, *, shared: bool) -> tuple[Path, int]:
+        door = open_lock(self._folder / "door")
+        try:
+            _await(door, fcntl.LOCK_EX, self._lock, None)
+            known = self._tickets()
+            for dead in known:
+                if not is_locked(dead):
+                    dead.unlink(missing_ok=True)  # its owner may be leaving
+            number = _number(known[-1]) + 1 if known else 1
+            ticket = self._folder / f"{number}{_SHARED if shared else ''}"
+            fd = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            try_lock(fd, fcntl.LOCK_EX, ticket)
+            return ticket, fd
+        finally:
+            os.close(door)
+
+    def _tickets(self) -> list[Path]:
+        found = self._folder.iterdir() if self._folder.is_dir() else ()
+        return sorted((path for path in found if path.stem.isdecimal()), key=_number)
+
+    def _before(self, ticket: Path) -> int | None:
+        """Open the last ticket before this one that it has to wait for; None where it is its turn."""
+        earlier = [each for each in self._tickets() if _number(each) < _number(ticket)]
+        for other in reversed(earlier):
+            if _SHARED in (ticket.suffix, other.suffix) and ticket.suffix == other.suffix:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                fd = os.open(other, os.O_RDONLY | os.O_NOFOLLOW)
+                if not try_lock(fd, fcntl.LOCK_SH, other):
+                    return fd
+                os.close(fd)
+        return None
+
+    def _outlast(self, other: int, wait: float | None) -> None:
+        """Wait until a ticket is free, for as long as somebody's turn ends now and then."""
+        first = self._first() if wait else None
+        while not _await(other, fcntl.LOCK_SH, self._lock, wait):
+            if first == (first := self._first()):
+                raise _refusal(self._lock)
+
+    def _first(self) -> Path | None:
+        return next(filter(is_locked, self._tickets()), None)
+
+
+_SHARED = ".shared"
+
+
+def _number(ticket: Path) -> int:
+    return int(ticket.stem)
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether somebody keeps a file locked; one that is not there nobody does."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        return not try_lock(fd, fcntl.LOCK_SH, path)
+    finally:
+        os.close(fd)
+
+
+def _await(fd: int, kind: int, path: Path, seconds: float | None) -> bool:
+    """Wait for a lock in the kernel, in a thread: a stop ends the wait, and so does the time, which returns False.
+
+    A stop that was requested before does not: what has to be written down after it is.
+    """
+    if try_lock(fd, kind, path):
+        return True
+    stop = Stop.active if Stop.active and not Stop.active.requested else None
+    ended, end = os.pipe()
+    waiting = os.dup(fd)  # of the thread's own: whoever gives up closes theirs, and the lock goes when the thread does
+
+    def wait() -> None:
+        try:
+            fcntl.flock(waiting, kind)
+        finally:
+            os.close(waiting)
+            os.close(end)
+
+    threading.Thread(target=wait, daemon=True).start()
+    try:
+        ready, _, _ = select.select([ended, *([stop] if stop else ())], [], [], seconds)
+    finally:
+        os.close(ended)
+    if ended not in ready and stop and stop.requested:
+        raise Interrupted(f"Stopped while waiting for {path.stem}.", "Run the same command again to go on.")
+    return ended in ready
+
+
+def open_lock(path: Path) -> int:
+    """Open the file of a lock, made if need be; a link is refused."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        hint = "Make sure that you may write there, and that it is not a link."
+        raise CapsuleError(f"Cannot open the lock {path}: {error.strerror}", hint) from error
 
 
 def holder(path: Path) -> int | None:
@@ -128,14 +269,17 @@ def _lock(fd: int, path: Path, wait: float) -> None:
     deadline = time.monotonic() + wait
     while not try_lock(fd, fcntl.LOCK_EX, path):
         if time.monotonic() >= deadline:
-            signed, command = _signature(path)
-            pid = _pid_from_kernel(path.stat()) or signed
-            if pid is None:
-                raise LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
-            words = f" ({command})" if command and pid == signed else ""
-            hint = f"Wait until it has ended, or stop it: kill {pid}"
-            raise LockHeld(f"{path.stem} is locked by pid {pid}{words}", hint)
+            raise _refusal(path)
         time.sleep(_RETRY_INTERVAL)
+
+
+def _refusal(path: Path) -> LockHeld:
+    signed, command = _signature(path) if path.exists() else (None, "")
+    pid = (_pid_from_kernel(path.stat()) if path.exists() else None) or signed
+    if pid is None:
+        return LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
+    words = f" ({command})" if command and pid == signed else ""
+    return LockHeld(f"{path.stem} is locked by pid {pid}{words}", f"Wait until it has ended, or stop it: kill {pid}")
 
 
 def _signature(path: Path) -> tuple[int | None, str]:

@@ -1,7 +1,8 @@
 """Run agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
 
-`Sandbox.around` turns a command line into one that runs inside. What is seen there is a table of mounts, one per path,
-laid down from the outermost to the innermost, so that the narrower rule always wins:
+`Sandbox.around` turns a command line into one that runs inside; `level` says by which program, and `sandbox_exec` does
+without mounts what is said here about bubblewrap. What is seen there is a table of mounts, one per path, laid down from
+the outermost to the innermost, so that the narrower rule always wins:
 
     /                        read-only, with a /dev and a /proc of its own
     the home, /tmp, /run     empty folders in memory, gone with the command; sockets of daemons go with them
@@ -44,7 +45,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -53,10 +54,12 @@ from msgspec.structs import replace
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
+from capsule.system import seatbelt
 from capsule.system.git_environment import absolute_entries
 from capsule.system.layers import Laid, Mount, laid
 
 PROGRAM = "bwrap"
+BUBBLEWRAP, SANDBOX_EXEC = "bubblewrap", "sandbox-exec"
 _HOW_TO_GET_IT = "Install bubblewrap (apt, dnf, pacman, apk: `bubblewrap`)."
 _HOW_TO_MAKE_IT_WORK = (
     "Allow user namespaces (an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0; "
@@ -105,7 +108,8 @@ class Level(Struct, frozen=True):
     """The isolation in force between an agent and the machine."""
 
     program: str = ""
-    """The bubblewrap that is used; '' where none is."""
+    """The program that is used; '' where none is."""
+    name: str = "none"
     why: str = ""
     """Why there is none."""
     hint: str = ""
@@ -113,15 +117,21 @@ class Level(Struct, frozen=True):
     """SIGTERM can be kept from bubblewrap itself."""
 
     @property
-    def name(self) -> str:
-        return "bubblewrap" if self.program else "none"
+    def mounts(self) -> bool:
+        """It shows a place at the checkout's own path."""
+        return self.name == BUBBLEWRAP
+
+    @property
+    def proven(self) -> bool:
+        """It was seen to hold; beside one that was not, the repository is watched as if there were none."""
+        return self.name == BUBBLEWRAP
 
 
 _ROOT = Mount("--ro-bind", "/")
 
 
 class Sandbox(Struct, frozen=True, dict=True):
-    """Settings of the sandbox that stay the same from one command to the next."""
+    """The table of what is seen inside; bubblewrap and sandbox-exec enforce it. Its settings hold for every command."""
 
     level: Level
     shown: Sequence[str]
@@ -133,7 +143,6 @@ class Sandbox(Struct, frozen=True, dict=True):
     """Sockets, and variables that name one, which are left as they are."""
     network: bool = True
 
-    @contextmanager
     def around(
         self,
         argv: Sequence[str],
@@ -144,52 +153,21 @@ class Sandbox(Struct, frozen=True, dict=True):
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
         copy_layers: bool = False,
-    ) -> Iterator[tuple[str, ...]]:
+    ) -> AbstractContextManager[tuple[str, ...]]:
         """Yield the command line that runs `argv` inside, and tidy up when the command has ended.
 
         `home`: what the command keeps under the user's home and may change there (or absolute paths). `readable`: what
         it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
         those folders to write to, and not the folders themselves to read.
         """
-        told = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]  # as whoever starts it will look for it
-        program = shutil.which(told, path=absolute_entries(env.get("PATH", "")))
-        if program is None:
-            yield tuple(argv)  # whoever starts it is told what is missing, and by whom
-            return
-        if sandbox_paths.at and any(is_below(top, _resolved([sandbox_paths.at])) for top in _resolved(self.homes)):
-            # The tools of somebody who keeps their home in git lie below that path.
-            sandbox_paths = at_its_own_path(sandbox_paths)
-        view = MountedPlace.of(sandbox_paths)
-        named = [(view.name(path), lower) for path, lower in sandbox_paths.layers]
-        # Where the folder exists, and the place has no link and no file in the way.
-        possible = [pair for pair in named if Path(pair[1]).is_dir() and view.has_room_for(pair[0])]
-        real = tuple((path, os.path.realpath(lower)) for path, lower in possible)
-        sandbox_paths = replace(sandbox_paths, layers=real)
-        with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
-            opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
-            opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
-            table = (
-                self._base_mounts(program, env, view, opened)
-                | opened
-                | self._ground_mounts(sandbox_paths, view, layers)
-            )
-            mounts = [
-                word
-                for path, mount in _in_order(table)
-                for word in (mount.how, *((mount.source,) if mount.source else ()), path)
-            ]
-            first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
-            begins = _beginning(self.level, layers, network=self.network)
-            ends = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
-            with view.mount_points_removed(path for path, mount in table.items() if mount.source != view.behind(path)):
-                yield (*begins, *mounts, *ends, *first)
+        raise NotImplementedError
 
     def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
         """Reopen what the settings name, and what this command needs, of all that is hidden."""
         # A home or a folder for temporary files that was made for this command alone.
-        shared = {"/", *_resolved((*_shared_temporaries(), *self.homes))}
-        made = (place for place in _resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        own = [*own, *(each for each in made if not any(is_below(shown, [each]) for shown in _resolved(self.shown)))]
+        shared = {"/", *resolved((*shared_temporaries(), *self.homes))}
+        made = (place for place in resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
+        own = [*own, *(each for each in made if not any(is_below(shown, [each]) for shown in resolved(self.shown)))]
         sockets = [name for name in self.daemons if "/" in name]
         table = self._reopened_mounts("--ro-bind-try", self.readable)
         table |= self._reopened_mounts("--bind-try", self.writable)
@@ -202,28 +180,28 @@ class Sandbox(Struct, frozen=True, dict=True):
     ) -> dict[str, Mount]:
         """Mount tools, and the project, or nothing of it where a place is seen in its stead."""
         table = _machine_mounts(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
-        runtime = [path for path in _resolved([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
-        empty = [*runtime, *_registries(_resolved(self.homes), env, opened)]
+        runtime = [path for path in resolved([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
+        empty = [*runtime, *_registries(resolved(self.homes), env, opened)]
         table = table | {path: Mount("--tmpfs") for path in empty}
         if not view.at:
-            return table | {path: Mount("--ro-bind", path) for path in _resolved(self.shown)}
+            return table | {path: Mount("--ro-bind", path) for path in resolved(self.shown)}
         table = {path: mount for path, mount in table.items() if not view.covers(path)}
-        gone = [path for path in (*_resolved(self.shown), view.place) if not is_below(path, [view.at])]
+        gone = [path for path in (*resolved(self.shown), view.place) if not is_below(path, [view.at])]
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def machine_mounts(self, path: str, program: str, temporary: str) -> dict[str, Mount]:
         """Mount empty folders over homes and temporary folders, and the tools that every command finds in the home."""
-        names = [path for path in _resolved([_NAMES]) if is_below(path, self._hidden_folders)]
-        tops = [*self._hidden_folders, *_resolved({temporary} & {*_shared_temporaries()})]
+        names = [path for path in resolved([_NAMES]) if is_below(path, self._hidden_folders)]
+        tops = [*self._hidden_folders, *resolved({temporary} & {*shared_temporaries()})]
         table = {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
         prefixes = (sys.prefix, sys.base_prefix)
-        found = _needed(path, program, tuple(_resolved(self.homes)), tuple(self._hidden_folders), prefixes)
+        found = _needed(path, program, tuple(resolved(self.homes)), tuple(self._hidden_folders), prefixes)
         return table | self._reopened_mounts("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
     def _hidden_folders(self) -> list[str]:
         """Return the folders that are empty inside; a home that is the whole machine cannot be."""
-        return [path for path in _resolved((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
+        return [path for path in resolved((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
 
     def _reopened_mounts(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
         """Mount paths in hidden folders nevertheless, by the name they are looked for, even a link's."""
@@ -261,33 +239,95 @@ class Sandbox(Struct, frozen=True, dict=True):
             raise CapsuleError(f"{path} leads to {real} by a symbolic link.", "Put a folder in its place.")
         return real
 
-    def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
-        """Unset variables that name a daemon; translate paths in the place."""
+    def _daemons_hidden(self, env: Mapping[str, str]) -> list[str]:
+        """Return the variables that name a daemon, but for those of the settings."""
         named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
         gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
-        gone = [name for name in gone if not env[name].endswith(named)]
+        return [name for name in gone if not env[name].endswith(named)]
+
+
+class Bubblewrap(Sandbox, frozen=True, dict=True):
+    @contextmanager
+    def around(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str],
+        sandbox_paths: SandboxPaths,
+        home: Sequence[str] = (),
+        readable: Sequence[str] = (),
+        copy_layers: bool = False,
+    ) -> Iterator[tuple[str, ...]]:
+        program = program_of(argv, cwd, env)
+        if program is None:
+            yield tuple(argv)  # whoever starts it is told what is missing, and by whom
+            return
+        if sandbox_paths.at and any(is_below(top, resolved([sandbox_paths.at])) for top in resolved(self.homes)):
+            # The tools of somebody who keeps their home in git lie below that path.
+            sandbox_paths = at_its_own_path(sandbox_paths)
+        view = MountedPlace.of(sandbox_paths)
+        named = [(view.name(path), lower) for path, lower in sandbox_paths.layers]
+        # Where the folder exists, and the place has no link and no file in the way.
+        possible = [pair for pair in named if Path(pair[1]).is_dir() and view.has_room_for(pair[0])]
+        real = tuple((path, os.path.realpath(lower)) for path, lower in possible)
+        sandbox_paths = replace(sandbox_paths, layers=real)
+        with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
+            opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
+            opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
+            table = (
+                self._base_mounts(program, env, view, opened)
+                | opened
+                | self._ground_mounts(sandbox_paths, view, layers)
+            )
+            mounts = [
+                word
+                for path, mount in in_order(table)
+                for word in (mount.how, *((mount.source,) if mount.source else ()), path)
+            ]
+            first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
+            begins = _beginning(self.level, layers, network=self.network)
+            ends = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
+            with view.mount_points_removed(path for path, mount in table.items() if mount.source != view.behind(path)):
+                yield (*begins, *mounts, *ends, *first)
+
+    def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
+        """Unset variables that name a daemon; translate paths in the place."""
+        gone = self._daemons_hidden(env)
         told = {name: ":".join(map(view.inside, value.split(":"))) for name, value in env.items() if name not in gone}
         changed = (word for name in told if told[name] != env[name] for word in ("--setenv", name, told[name]))
         return (*(word for name in gone for word in ("--unsetenv", name)), *changed)
 
 
+def program_of(argv: Sequence[str], cwd: str | Path, env: Mapping[str, str]) -> str | None:
+    """Find the program as whoever starts it will look for it."""
+    told = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
+    return shutil.which(told, path=absolute_entries(env.get("PATH", "")))
+
+
 def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
-    """Return bubblewrap's own error where it did not get as far as the command; '' where it did.
+    """Return a sandbox's own error where it did not get as far as the command; '' where it did.
 
     What it prints stands before anything that the command prints. A command that prints the same gains nothing: the
     run stops.
     """
     first = printed.partition(b"\n")[0].decode(errors="replace")
-    return first if exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: ")) else ""
+    bubblewraps = exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: "))
+    return first if bubblewraps or (exit_code and first.startswith(f"{seatbelt.PROGRAM}: ")) else ""
 
 
-def level(wanted: str, env: Mapping[str, str]) -> Level:
-    """Return the level for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
+def level(wanted: str, env: Mapping[str, str], platform: str = sys.platform) -> Level:
+    """Return the level for `sandbox: auto`, `required` or `off`, or for the name of one, which is required then.
+
+    PrerequisiteMissing where it is less than required.
+    """
     if wanted == "off":
         return Level(why="the settings say `sandbox: off`")
+    of_the_system = SANDBOX_EXEC if platform == "darwin" else BUBBLEWRAP
+    name, probed = _PROBES[of_the_system if wanted in ("auto", "required") else wanted]
     folders = filter(None, absolute_entries(env.get("PATH", os.defpath)).split(os.pathsep))
-    found = _probed(next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), ""))
-    if wanted == "required" and not found.program:
+    found = probed(next((file for folder in folders if os.access(file := f"{folder}/{name}", os.X_OK)), ""))
+    if wanted != "auto" and not found.program:
         hint = f"{found.hint.rstrip('.')}, or set `sandbox: auto` to run without."
         raise PrerequisiteMissing(f"The settings require a sandbox, and {found.why}.", hint)
     return found
@@ -309,13 +349,27 @@ def _probed(program: str) -> Level:
     """Try bubblewrap once, with SIGTERM kept from it: many systems have it installed and forbid what it needs."""
     if not program:
         return Level(why="bubblewrap is not installed", hint=_HOW_TO_GET_IT)
-    best = Level(program, polite=True)
+    best = Level(program, BUBBLEWRAP, polite=True)
     fault = _fault(best)
     if not fault:
         return best
-    fault = fault if fault == _NO_ANSWER else _fault(Level(program))
+    rude = Level(program, BUBBLEWRAP)
+    fault = fault if fault == _NO_ANSWER else _fault(rude)
     why = f"bubblewrap does not work here ({fault})"
-    return Level(why=why, hint=_HOW_TO_MAKE_IT_WORK) if fault else Level(program)
+    return Level(why=why, hint=_HOW_TO_MAKE_IT_WORK) if fault else rude
+
+
+@cache
+def _sandbox_exec_probed(program: str) -> Level:
+    """Try sandbox-exec once, with a rule of every kind: a system may not know one of them."""
+    if not program:
+        return Level(why="sandbox-exec is not on the PATH", hint="It comes with macOS, in /usr/bin.")
+    fault = seatbelt.fault(program)
+    why, hint = f"sandbox-exec does not work here ({fault})", "Report what it says."
+    return Level(why=why, hint=hint) if fault else Level(program, SANDBOX_EXEC)
+
+
+_PROBES = {BUBBLEWRAP: (PROGRAM, _probed), SANDBOX_EXEC: (seatbelt.PROGRAM, _sandbox_exec_probed)}
 
 
 def _fault(candidate: Level) -> str:
@@ -356,7 +410,7 @@ _machine_mounts = cache(Sandbox.machine_mounts)
 """The same for every phase, and a hundred file-system calls."""
 
 
-def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
+def in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
     """Sort outer mounts before inner ones; make the folders between a writable place and a narrower one mounts too."""
     whole: dict[str, Mount] = {}
     for path, mount in table.items():
@@ -373,7 +427,7 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
 
-def _resolved(paths: Iterable[str]) -> list[str]:
+def resolved(paths: Iterable[str]) -> list[str]:
     """Resolve paths; leave out what does not exist."""
     return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_visible(path)]
 
@@ -383,7 +437,7 @@ def _is_visible(path: Path) -> bool:
     return os.access(path, os.F_OK)
 
 
-def _shared_temporaries() -> tuple[str, ...]:
+def shared_temporaries() -> tuple[str, ...]:
     return (*_IN_MEMORY, os.environ.get("TMPDIR", ""))
 
 

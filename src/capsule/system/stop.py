@@ -6,6 +6,7 @@ import os
 import select
 import signal
 from types import FrameType
+from typing import ClassVar
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -20,19 +21,25 @@ class Stop:
     Python delivers signals to the main thread, so the block must be entered there. It may be entered again later.
     """
 
+    active: ClassVar[Stop | None] = None
+    """The one whose block the process is in: signals come to a process, wherever in it somebody waits."""
+
     def __init__(self) -> None:
         self.requested = False
+        self._outer: Stop | None = None
         self._pipe: tuple[int, int] | None = None
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Stop:
         self.requested = False
         self._pipe = os.pipe()
+        self._outer, Stop.active = Stop.active, self
         for number in _SIGNALS:
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
+        Stop.active, self._outer = self._outer, None
         for number, handler in self._before.items():
             # None is a handler that was not installed from Python: it cannot be put back, the default can.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -36,7 +36,7 @@ from capsule.core.text import one_line, sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
 from capsule.system.umask import of_the_user
-from capsule.trackers._beads import file_in
+from capsule.trackers._beads import file_in, parsed
 
 GET_BD = "https://github.com/steveyegge/beads"
 OLDEST = (0, 44)
@@ -129,7 +129,7 @@ class BdResult(Struct, frozen=True, dict=True):
         for line in self.out.split("\n"):
             if line.startswith("{"):
                 try:
-                    value = _unwrapped(json.loads(line))
+                    value = _unwrapped(parsed(line))
                 except (ValueError, RecursionError):
                     command = f"bd {self.args[0]}"
                     cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
@@ -150,8 +150,7 @@ class BdResult(Struct, frozen=True, dict=True):
 
     @cached_property
     def _error(self) -> str | None:
-        for text in (self.out, self.err):
-            value = _unwrapped(_value_in(text))
+        for value in (self.value, _unwrapped(_value_in(self.err))):
             if isinstance(value, dict) and "error" in value and "id" not in value:
                 return str(value["error"])
         return None

@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from capsule.core.errors import CapsuleError
 from capsule.core.item import Blocked, Item, NewItem, Status
@@ -48,12 +50,16 @@ _SHORTEST = 3
 Bead = Mapping[str, Any]
 
 
-class _Edge(NamedTuple):
-    """One dependency of a bead; `target` is the bead it points to, where the row brought it along."""
+_Edge = tuple[str, str, Bead | None]
+"""One dependency of a bead: its kind, the id it points to, and the bead of that id where the row brought it along."""
 
-    kind: str
-    to: str
-    target: Bead | None = None
+
+def parsed(text: bytes | str) -> Any:
+    """Parse JSON as Python does, whose slower reader is asked only for half characters, NaN and endless numbers."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text if isinstance(text, str) else text.decode())
 
 
 def file_in(root: Path) -> Path | None:
@@ -92,13 +98,17 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
     status = text_of(bead, "status") or "open"
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
-    edges = [*edges_of(bead)]
-    named = [_Edge(PARENT, text_of(bead, "parent")), _Edge(PARENT, bead["id"].rpartition(".")[0])]
-    parents = (edge for edge in (*edges, *named) if edge.kind == PARENT)
-    there = (edge.to for edge in parents if edge.target or edge.to in beads)
-    # Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
-    # What came along with the row is newer than what was known before.
-    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges if edge.kind == BLOCKS}
+    parents: list[str] = []
+    wanted: dict[str, Bead] = {}
+    for kind, to, came_along in edges_of(bead):
+        target = came_along or beads.get(to)  # what came along with the row is newer than what was known before
+        if target is None:
+            continue  # bd ignores edges to beads that are gone, and so do we
+        if kind == PARENT:
+            parents.append(to)
+        elif kind == BLOCKS:
+            wanted[to] = target
+    parents += [name for name in (text_of(bead, "parent"), bead["id"].rpartition(".")[0]) if name in beads]
     return Item(
         id=bead["id"],
         title=text_of(bead, "title"),
@@ -107,10 +117,10 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         type=text_of(bead, "issue_type") or "task",
         status=ours,
         priority=priority if type(priority) is int and priority in PRIORITIES else 2,
-        parent=next((parent for parent in there if parent != bead["id"]), ""),
+        parent=next((parent for parent in parents if parent != bead["id"]), ""),
         blocked=Blocked(Status.READY, f"beads says {status}", kind="") if ours is Status.BLOCKED else None,
-        tags=tuple(cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)),
-        dependencies=tuple(other for other, target in wanted.items() if target and target.get("status") != "closed"),
+        tags=tuple([cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)]),
+        dependencies=tuple([other for other, target in wanted.items() if target.get("status") != "closed"]),
         taken_by=taken_by(bead, us),
         created=text_of(bead, "created_at"),
         updated=text_of(bead, "updated_at"),
@@ -123,7 +133,9 @@ def status_of(bead: Bead) -> Status:
 
 def text_of(bead: Bead, key: str) -> str:
     value = bead.get(key)
-    return "" if value is None else cleaned(value if isinstance(value, str) else json.dumps(value))
+    if isinstance(value, str):
+        return cleaned(value)
+    return "" if value is None else cleaned(json.dumps(value))
 
 
 def cleaned(text: str) -> str:
@@ -136,15 +148,17 @@ def list_of(bead: Bead, key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def edges_of(bead: Bead) -> Iterator[_Edge]:
-    """Yield what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
+def edges_of(bead: Bead) -> list[_Edge]:
+    """List what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
+    edges: list[_Edge] = []
     for edge in list_of(bead, "dependencies"):
         if not isinstance(edge, dict):
             continue
         if "dependency_type" in edge:
-            yield _Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
+            edges.append((str(edge["dependency_type"]), str(edge.get("id", "")), edge))
         elif edge.get("issue_id", bead["id"]) == bead["id"]:
-            yield _Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
+            edges.append((str(edge.get("type", "")), str(edge.get("depends_on_id", "")), None))
+    return edges
 
 
 # ---- new rows

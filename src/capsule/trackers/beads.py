@@ -51,6 +51,7 @@ _LONGEST_TEXT = 100_000
 """In bytes: no system takes an argument of any length."""
 _SHOWN_AT_ONCE = 100
 _DEFERRED = "deferred"
+_NUMBER = re.compile("([0-9]+)")
 
 
 def connect(root: Path, lock: Path | None = None) -> BeadsTracker:
@@ -335,7 +336,7 @@ def _is_open(bead: Bead) -> bool:
 
 def _sort_key(bead: Bead) -> list[str | int]:
     """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
-    parts = re.split(r"([0-9]+)", bead["id"])
+    parts = _NUMBER.split(bead["id"])
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 

@@ -11,7 +11,6 @@ read again under the lock before each write, so bd or a text editor may have cha
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -38,6 +37,7 @@ from capsule.trackers._beads import (
     new_comment,
     new_row,
     our_name,
+    parsed,
     short_id,
     splice,
     with_element,
@@ -192,7 +192,7 @@ def _rows(data: bytes, path: Path) -> Iterator[_Row]:
             continue
         where = f"{path}, line {number}"
         try:
-            bead = json.loads(content.decode("utf-8"))
+            bead = parsed(content)
         except (ValueError, RecursionError):
             bead = None
         if not isinstance(bead, dict):

@@ -13,7 +13,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widgets import Static
 
-from capsule.core.budget import Allowance, Spending, duration
+from capsule.core.budget import Spending, duration
+from capsule.core.event import Allowance
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine, comparable_claim
 from capsule.core.proven import proof_of

@@ -54,7 +54,7 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
     lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
     lines += [*_facts(entry, entry.item, width), Content("")]
     if view:
-        lines += [row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}")]
+        lines += [row(drawing.status_of(view), f"  {drawing.elapsed(view.busy_seconds)}")]
         lines += drawing.paragraph(view.sentence, width)
         lines += drawing.proven(view, width)
         lines += phase_lines(view, width, folded=False)
@@ -126,14 +126,14 @@ def mission_line(view: MissionSummary, width: int, names: int) -> Content:
     attempt = f" #{view.attempt}" if view.attempt > 1 and view.phase else ""
     ended = view.over
     stage = "" if ended else f"{view.stage}/{view.stages}"
-    seconds = view.seconds if view.phase_seconds is None else view.phase_seconds
+    seconds = view.busy_seconds if view.phase_seconds is None else view.phase_seconds
     head = row(
         pad(drawing.status_of(view), 13),
         drawing.cell(view.mission, names, FAINT if ended else STRONG),
         f" {stage:>5} ",
         drawing.cell("" if ended else f"{view.phase}{attempt}", 17, BUSY if view.pid is not None else ""),
         f" {drawing.elapsed(seconds):>10} ",
-        text(f"{_cost(view):>8} ", FAINT) if width >= _ROOMY else "",
+        text(f"{cost(view):>8} ", FAINT) if width >= _ROOMY else "",
     )
     room = width - head.cell_length
     if room < 1:
@@ -150,8 +150,8 @@ def past_line(view: MissionSummary, width: int, names: int) -> Content:
         text(f"{moment(view.last)}  ", FAINT),
         pad(drawing.status_of(view), 13),
         drawing.cell(view.mission, names, STRONG),
-        f" {drawing.elapsed(view.seconds):>10} ",
-        text(f"{_cost(view):>8} ", FAINT),
+        f" {drawing.elapsed(view.busy_seconds):>10} ",
+        text(f"{cost(view):>8} ", FAINT),
     )
     return row(head, drawing.said(view.title, max(0, width - head.cell_length)))
 
@@ -166,7 +166,7 @@ def strip_lines(board: Board, width: int, most: int) -> list[Content]:
     """Draw what runs, a short line each."""
     shown = []
     for view in board.running if len(board.running) <= most else board.running[: most - 1]:
-        since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.seconds)
+        since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.busy_seconds)
         head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
         said = view.doing[-1] if view.doing else view.title
         if view.waiting:
@@ -216,8 +216,8 @@ def pad(words: Content, width: int) -> Content:
     return row(words, " " * max(0, width - words.cell_length))
 
 
-def _cost(view: MissionSummary) -> str:
-    spent = view.spent
+def cost(view: MissionSummary) -> str:
+    spent = view.spent_with_parts
     if not spent.runs:
         return ""
     return f"{'' if spent.priced == spent.runs else '≥'}${spent.usd:.2f}" if spent.priced else "$?"

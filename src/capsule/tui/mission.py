@@ -11,6 +11,7 @@ from itertools import zip_longest
 from textual.content import Content
 
 from capsule.core.evidence import Colour
+from capsule.core.findings import finding_line
 from capsule.core.history import Attempt, Mark, MissionSummary
 from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time, seconds_between
@@ -61,9 +62,10 @@ def mission_lines(
 
 def head_lines(view: MissionSummary, width: int) -> Iterator[Content]:
     name = row(text(view.mission, STRONG), "  ", drawing.said(view.title, width))
-    yield drawing.both_ends(name, row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}"), width)
+    yield drawing.both_ends(name, row(drawing.status_of(view), f"  {drawing.elapsed(view.busy_seconds)}"), width)
     about = f"{view.workflow}, from {view.base[:12]} into {view.into}"
-    yield drawing.both_ends(drawing.said(about, width, FAINT), text(drawing.money(view.spent, view.allowed)), width)
+    money = text(drawing.money(view.spent_with_parts, view.allowed))
+    yield drawing.both_ends(drawing.said(about, width, FAINT), money, width)
     yield _stages(view, width)
     if view.unverified:
         yield from drawing.paragraph(view.unverified, width, f"{UNSURE} bold")
@@ -134,7 +136,7 @@ def now_lines(view: MissionSummary, width: int) -> list[Content]:
         return [*lines, *drawing.paragraph(view.next, width, first=text("next: ", FAINT)), Content("")]
     lines = [_title("Now", f"{view.phase} by {view.agent}" if view.agent else view.phase, width)]
     if view.waiting:
-        waited = view.seconds - seconds_between(view.began, view.waiting.at)
+        waited = seconds_between(view.waiting.at, view.as_of)
         left = drawing.elapsed(max(0, int(view.waiting.seconds - waited)))
         at, why = clock_time(view.waiting.at, view.waiting.seconds), sentence(clean(view.waiting.failure.reason))
         lines += drawing.paragraph(f"{why} Next try at {at}, in {left}.", width, UNSURE, first="  ")
@@ -152,7 +154,7 @@ def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
 
 
 def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Content]:
-    """Draw claims against evidence, feedback, the last test run and warnings."""
+    """Draw claims against evidence, findings of reviews, feedback, the last test run and warnings."""
     shown = [attempt for attempt in view.attempts if attempt.ended]
     if not whole:  # the last that is worth a look: it failed, or a claim was set beside what was seen
         shown = [each for each in shown if each.evidence or each.verdict not in ("PASS", "MORE", "SKIPPED")][-1:]
@@ -164,6 +166,9 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
         lines += [drawing.earlier(view)] if view.forgotten else []
     for attempt in reversed(shown):
         lines += [*_attempt(attempt, width, whole=whole), Content("")]
+    for phase, finding in view.findings if whole else view.open_findings:
+        first = text(f"  {phase}  ", FAINT)
+        lines += drawing.paragraph(finding_line(finding), width, first=first, most=0 if whole else 2)
     lines += _told(view, width, whole=whole)
     if view.tests:
         colour, when = view.tests.colour, f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "

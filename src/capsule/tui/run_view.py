@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,16 +19,22 @@ from textual.content import Content
 from textual.widgets import Static
 
 from capsule.core.board import Board
+from capsule.core.budget import total
 from capsule.core.errors import CapsuleError
+from capsule.core.forecast import in_minutes, time_left
 from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import count
 from capsule.tui import drawing
 from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
+from capsule.tui.lines import cost
 from capsule.tui.mission import mission_lines
 from capsule.tui.rows import Page
 
 _MOST_PROGRESS = 4
+_FEWEST_JOBS = 4
+_WIDEST_NAME = 20
 _HELP = """\
 q, Ctrl-C   stop and keep progress; press twice to kill
 d           close this view; the run keeps running
@@ -246,7 +253,11 @@ class LiveView(CapsuleApp[bool]):
         missions = missions_of(self._board, self._scope)
         told = run is not None and (len(missions) != 1 or bool(run.progress))
         if run is not None and told:
-            drawing.put(self._run, drawing.block(run_lines(run, self.size.width - 2)))
+            width, head = self.size.width - 2, run_lines(run, self.size.width - 2)
+            if run.jobs > 1:
+                room = max(_FEWEST_JOBS, self.size.height // 2 - len(head))
+                head += [*side_by_side(self._board, missions, run, width), *job_lines(missions, width, room)]
+            drawing.put(self._run, drawing.block(head))
         self._run.display = told
         self._show_missions(missions)
         self._show_keys()
@@ -302,6 +313,55 @@ def run_lines(run: RunSummary, width: int) -> list[Content]:
         title = drawing.said(one.title, max(8, width - names - 24))
         lines.append(row(name, " ", done, f" {one.done} of {one.of}  ", title))
     return lines
+
+
+def side_by_side(board: Board, missions: Sequence[MissionSummary], run: RunSummary, width: int) -> list[Content]:
+    """Draw how far several missions at a time are: `███░░ 12/40 · 6 running · 2 in the merge queue · $4.10 of $10`."""
+    words = progress_words(board, missions, run)
+    progress = next((one for one in run.progress.values() if one.of), None)
+    first = row(text(bar(progress.done, progress.of), BUSY), " ") if progress else ""
+    return drawing.paragraph(" · ".join(words), width, first=first) if words else []
+
+
+def progress_words(board: Board, missions: Sequence[MissionSummary], run: RunSummary) -> list[str]:
+    """Say how many missions are done, run, wait and need somebody, what they cost, and how long it will take."""
+    own = [view for view in missions if not view.parent]
+    waiting = {place.mission for merges in board.merges for place in merges.places} & {view.mission for view in own}
+    counts = Counter(view.status for view in own)
+    progress = next((one for one in run.progress.values() if one.of), None)
+    done, of = (progress.done, progress.of) if progress else (counts[MissionStatus.DONE], 0)
+    spent = total(view.spent for view in missions)
+    left = time_left([view.wall_seconds for view in own if view.over], of - done, run.jobs) if of else None
+    return [
+        f"{done}/{of}" if of else f"{done} done",
+        f"{sum(view.running for view in own) - len(waiting)} running",
+        *([f"{len(waiting)} in the merge queue"] if waiting else []),
+        *([drawing.money(spent, run.budget)] if spent.runs else []),
+        *(
+            count_statuses({status: counts[status]})
+            for status in (MissionStatus.NEEDS_YOU, MissionStatus.FAILED)
+            if counts[status]
+        ),
+        *([f"about {in_minutes(left)} left"] if left is not None else []),
+    ]
+
+
+def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list[Content]:
+    """Draw a line for each mission that runs: phase, attempt, age, cost, what it does; the rest is counted."""
+    running = [view for view in missions if view.running]
+    names = min(_WIDEST_NAME, max([len(view.mission) for view in running], default=0))
+    lines = []
+    for view in running if len(running) <= most else running[: most - 1]:
+        attempt = f" #{view.attempt}" if view.attempt > 1 else ""
+        head = row(
+            *(drawing.status_sign(view.status), " ", drawing.cell(view.mission, names, STRONG), " "),
+            *(drawing.cell(f"{view.phase}{attempt}", 16, BUSY), f" {drawing.elapsed(int(view.wall_seconds)):>10} "),
+            text(f"{cost(view):>7}  ", FAINT),
+        )
+        now = view.sentence if view.status is MissionStatus.WAITING else view.doing[-1] if view.doing else view.title
+        lines.append(row(head, drawing.said(now, max(0, width - head.cell_length), FAINT)))
+    left = len(running) - len(lines)
+    return [*lines, text(f"  and {left} more running", FAINT)] if left else lines
 
 
 def bar(done: int, of: int, cells: int = 10) -> str:

@@ -63,8 +63,8 @@ def _lines(words: str) -> list[str]:
 
 def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
     """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
-    lines = [*drawing.paragraph(agents_used(view.spent), width, STRONG)]
-    limits = [f"budget: {drawing.money(view.spent, view.allowed)}"] if view.allowed != UNLIMITED else []
+    lines = [*drawing.paragraph(agents_used(view.spent_with_parts), width, STRONG)]
+    limits = [f"budget: {drawing.money(view.spent_with_parts, view.allowed)}"] if view.allowed != UNLIMITED else []
     whole_run = limits_in_words(view.allowed_in_run)
     limits += [f"budget of a run, all its missions together: {whole_run}"] if whole_run else []
     for line in limits or ["no budget set"]:
@@ -219,7 +219,7 @@ class MissionScreen(Reading):
     def _want_anew(self) -> None:
         """Read again when something has happened, or may have: an agent prints between two events."""
         view = self._view
-        as_of = (view.last if view.pid is None else str(int(view.seconds) // 2)) if view else ""
+        as_of = (view.last if view.pid is None else str(int(view.busy_seconds) // 2)) if view else ""
         if self.page in ON_DISK and as_of != self._as_of:
             self._as_of = as_of
             self._want(self.mission)

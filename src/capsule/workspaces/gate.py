@@ -24,7 +24,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -35,21 +34,21 @@ from capsule.adapters import TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
-from capsule.system.folders import adopt, clone, make_own_folder, make_private_folder, mirror, remove_tree
+from capsule.system.folders import adopt, clone, make_own_folder, mirror, own_cache, remove_tree
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_directory import pointer_to
 from capsule.workspaces.caches import Caches
 from capsule.workspaces.dependencies import is_inside
 from capsule.workspaces.linked import LinkedWorktree, remove_what_stops_git
-from capsule.workspaces.private_git import fill_git_directory, mounted
+from capsule.workspaces.private_git import fill_git_directory, mounted_paths, unmounted_paths
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
 
 class Gate:
     """One per mission, made when first asked for."""
 
-    def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions, *, confined: bool) -> None:
-        """`confined`: commands run in a sandbox, which shows the gate at the checkout's own path."""
+    def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions, *, mounted: bool) -> None:
+        """`mounted`: commands run in a sandbox that shows the gate at the checkout's own path."""
         logs = git.root / ".capsule" / "missions" / mission
         self._git = git
         self._mission = mission
@@ -60,7 +59,7 @@ class Gate:
         self._compared = notes / "gate-setup-entries"
         self._provisions = provisions
         self._log = logs / "gate-setup.log"
-        self._confined = confined
+        self._mounted = mounted
         self._private = git.capsule_dir / "private" / f"{mission}+gate"
         self._former = LinkedWorktree(git, logs / "gate")
         """The gate of earlier versions: a worktree of the repository."""
@@ -113,12 +112,11 @@ class Gate:
         self._reports.mkdir(mode=0o700)
         return TestSite(self.path, self.sandbox_paths(base), self._reports)
 
-    def sandbox_paths(self, base: str) -> SandboxPaths | None:
-        """Say what a sandbox shows of it; None where there is no sandbox."""
-        if not self._confined:
-            return None
-        layers = self._provisions.dependencies.layers(base, self._git.root)
-        shown = mounted(self._git, self.path, self._private / "git", layers)
+    def sandbox_paths(self, base: str) -> SandboxPaths:
+        """Say what a sandbox shows of it."""
+        at, paths = (self._git.root, mounted_paths) if self._mounted else (self.path, unmounted_paths)
+        layers = self._provisions.dependencies.layers(base, at)
+        shown = paths(self._git, self.path, self._private / "git", layers)
         return replace(shown, writable=(*shown.writable, str(self._reports), *self.caches.variables().values()))
 
     def remove(self) -> None:
@@ -128,9 +126,8 @@ class Gate:
         folders = (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared)
         for each in (*folders, self._index, self._note, self._kept):
             remove_tree(each)
-        for folder in (self.path.parent, self._private.parent):
-            with contextlib.suppress(OSError):  # others have theirs in there
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # others have theirs in there
+            self.path.parent.rmdir()
 
     def _remove_former(self) -> None:
         if os.path.lexists(self._former.path) or self._former.entry():
@@ -143,8 +140,10 @@ class Gate:
         if new:
             remove_tree(self.path)
             self._index.unlink(missing_ok=True)
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.path.mkdir(mode=0o700)
+            while not self.path.is_dir():
+                with contextlib.suppress(FileNotFoundError):  # another mission left, and took the empty folder away
+                    self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    self.path.mkdir(mode=0o700)
         needed = self._provisions.needs_listing(self._git.root)
         files = self._git.list_tree(tree, recursive=True) if needed else []
         inputs = self._provisions.inputs(files)
@@ -163,7 +162,7 @@ class Gate:
             exceptions = [word for path in plain for word in ("-e", f"/{path}")]
             self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self.path)
             self._put_back(of_setup)
-        if not self._confined:
+        if not self._mounted:
             dependencies.provide(base, self.path, self._cloned)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         self._give_git_directory(base)
@@ -223,17 +222,4 @@ def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
     """Return the folder for the gates of this repository: never in its checkout, in the temporary folder if need be."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", git.root.name).strip("-")[:40] or "project"
     key = hashlib.sha256(os.fsencode(os.path.realpath(git.common_dir))).hexdigest()[:12]
-    root = Path(os.path.realpath(git.root))
-    for cache in (Path(env.get("XDG_CACHE_HOME", "")), Path(env.get("HOME", ""), ".cache")):
-        gates, outside = cache / "capsule" / "gates", not Path(os.path.realpath(cache)).is_relative_to(root)
-        if cache.is_absolute() and outside and _can_be_made(gates):
-            return gates / f"{readable}-{key}"
-    folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
-    if not make_private_folder(folder):
-        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
-    return folder / "gates" / f"{readable}-{key}"
-
-
-def _can_be_made(folder: Path) -> bool:
-    nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
-    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return own_cache(env, apart_from=Path(os.path.realpath(git.root))) / "gates" / f"{readable}-{key}"

@@ -48,7 +48,7 @@ from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
 from capsule.workspaces.mission_refs import MissionRefs, RefReader
-from capsule.workspaces.private_git import Left, PrivateGit, mounted
+from capsule.workspaces.private_git import Left, PrivateGit, mounted_paths, unmounted_paths
 from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.salvage import keep_commit, put_aside
@@ -78,18 +78,24 @@ class GitWorktree:
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
         dependencies: Dependencies | None = None,
+        mounted: bool = False,
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
+        missing_room: Callable[[], str] = str,
     ) -> None:
-        """`confined`: a sandbox keeps agents to the paths they are given. `not_ours`: paths that are no part of this
-        mission's work, whatever its agents do there."""
+        """`mounted`: a sandbox shows place and gate at the checkout's own path. `confined`: a sandbox keeps agents to
+        the paths they are given, so nothing else is watched. `not_ours`: paths that are no part of this mission's work,
+        whatever its agents do there. `missing_room` says where the disk fills up."""
         self.path = git.root / ".capsule" / "worktrees" / mission
         self.branch = f"capsule-{mission}"
         self._git = git
         self._mission = mission
         self._artefacts = all_artefacts(artefacts)
+        self._mounted = mounted
         self._confined = confined
         self._not_ours = not_ours
+        self._missing_room = missing_room
+        self._told_of_room = False
         self._notes = git.capsule_dir / "places" / mission
         self._filled = self._notes / "filled"
         self._logs = git.root / ".capsule" / "missions" / mission
@@ -99,7 +105,7 @@ class GitWorktree:
         self._snapshots = Snapshots(git, self.path, self._notes)
         self._linked = LinkedWorktree(git, self.path, self.branch)
         self._private = PrivateGit(git, mission, self.branch)
-        self._gate = Gate(git, mission, self._notes, self._provisions, confined=confined)
+        self._gate = Gate(git, mission, self._notes, self._provisions, mounted=mounted)
         self.guard = Tripwire(git, mission, idle=confined)
         self.trees = self._trees_type(git, self.branch, self._artefacts, base=self._base, head=self.head)
         self._base_commit = ""
@@ -166,7 +172,7 @@ class GitWorktree:
         """Add dependencies and copies, and run the set-up, where that has not been done yet; return warnings."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
-        if not self._confined:
+        if not self._mounted:
             notes = self._notes / "dependencies"
             provided = self._provisions.dependencies.provide(self._base(), self.path, notes, anew=False)
             copied += map(os.fsencode, provided)
@@ -179,7 +185,7 @@ class GitWorktree:
         before = self.tree()
         sandbox_paths = self.open_sandbox()
         try:
-            self._provisions.run(self.path, self._logs / "setup.log", sandbox_paths if self._confined else None)
+            self._provisions.run(self.path, self._logs / "setup.log", sandbox_paths)
         finally:
             self.import_commits()
         write_atomically(note, inputs)
@@ -191,11 +197,10 @@ class GitWorktree:
     def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
         self._judged, self._at_checkpoint, self._occupied = "", "", True
-        if self._confined:
-            layers = self._provisions.dependencies.layers(self._base(), self._git.root)
-            return mounted(self._git, self.path, self._private.path, layers)
-        self._linked.point_at(self._private.path)
-        return SandboxPaths()
+        at, paths = (self._git.root, mounted_paths) if self._mounted else (self.path, unmounted_paths)
+        if not self._mounted:
+            self._linked.point_at(self._private.path)
+        return paths(self._git, self.path, self._private.path, self._provisions.dependencies.layers(self._base(), at))
 
     def import_commits(self) -> None:
         self._take_over(self._require_whole())
@@ -204,7 +209,7 @@ class GitWorktree:
         """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
         if self.path.is_dir() and (self._occupied or pointed_to(self.path / ".git") == self._private.path):
             entry = self._linked.entry()
-            if entry and not self._confined:
+            if entry and not self._mounted:
                 self._linked.point_at(entry)
         self._occupied = False
 
@@ -234,7 +239,9 @@ class GitWorktree:
         dropped, self._dropped = self._dropped, []
         more = f" and {len(dropped) - _NAMED} more" if len(dropped) > _NAMED else ""
         told = [f"changes to {', '.join(dropped[:_NAMED])}{more} were dropped: they are no part of this work"]
-        return [*(told if dropped else ()), *self.guard.notices()]
+        room = "" if self._told_of_room else self._missing_room()
+        self._told_of_room = self._told_of_room or bool(room)
+        return [*(told if dropped else ()), *([room] if room else ()), *self.guard.notices()]
 
     # Going back
 
@@ -364,7 +371,7 @@ class GitWorktree:
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         base = self._base_commit or self._refs.standing().base
-        at = self._git.root if self._confined else folder
+        at = self._git.root if self._mounted else folder
         judged = folder != self.path
         found = self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
         return {**found, **self._gate.caches.variables()} if judged else found

@@ -17,6 +17,7 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -25,11 +26,13 @@ from capsule.system.files import head_bytes, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.system.git_directory import pointed_to, pointer_to
+from capsule.system.lock import held
 from capsule.workspaces.salvage import put_away_repository
 
 _READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
 _LARGEST_READ_BY_GIT = 100 * 1024 * 1024
 """Git itself does not read attributes that are larger."""
+_LOCK_WAIT = 60.0
 _read = partial(head_bytes, limit=64 * 1024)
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
@@ -96,9 +99,10 @@ class LinkedWorktree:
         if entry is None:
             self._refuse_if_begun_elsewhere()
             self._put_aside()
-            self._forget()
             what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
-            self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
+            with self._listing():
+                self._forget()
+                self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
             entry = self.whole()
         if self._aside.is_dir():
             self._move_all(self._aside, self.path)
@@ -111,7 +115,12 @@ class LinkedWorktree:
         """Remove the folder, what was put aside, and the entry. Safe to repeat."""
         remove_tree(self.path)
         remove_tree(self._aside)
-        self._forget()
+        with self._listing():
+            self._forget()
+
+    def _listing(self) -> AbstractContextManager[None]:
+        """Hold the lock on git's list of worktrees: the last one that goes takes the folder away, and git makes it."""
+        return held(self._git.capsule_dir / "locks" / "worktrees.lock", _LOCK_WAIT)
 
     def _refuse_if_begun_elsewhere(self) -> None:
         """Keep a mission with the worktree it was begun in: a bare repository has several to work from."""

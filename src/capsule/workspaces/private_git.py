@@ -2,7 +2,7 @@
 
     <common>/capsule/private/<id>/git       what the place's `.git` means while an agent or a command is in it
     <common>/capsule/private/<id>/was       where the mission's branch stood then
-    <common>/capsule/private/<id>/inside.*  the same in words that hold inside a sandbox: see `mounted`
+    <common>/capsule/private/<id>/inside.*  the same in words that hold inside a sandbox: see `mounted_paths`
 
 Refs, index and settings in there are copies, objects are its own, and those of the repository can be read through
 `alternates`. Nothing of it is ever believed. When the agent has gone, no git of ours runs in there, or by settings from
@@ -223,7 +223,7 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
             shutil.copy2(source, target / name)  # with its age: see `Snapshots.copy_index`
 
 
-def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> SandboxPaths:
+def mounted_paths(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> SandboxPaths:
     """Say how a sandbox shows a place at the checkout's own path, with this git directory for its `.git`.
 
     Below that path lie the repository's objects and the private directory too, so both are shown elsewhere; a `.git`
@@ -249,6 +249,22 @@ def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, st
             (f"{INSIDE_A_SANDBOX}/objects/info/alternates", str(alternates)),
         ),
         layers=tuple(layers),
+    )
+
+
+def unmounted_paths(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> SandboxPaths:
+    """Say what a sandbox without mounts lets through: the place, whose `.git` file names this git directory.
+
+    Nothing else is seen of the checkout and its repository but objects, and the dependencies that the place has copies
+    of: an environment's copy reads the original.
+    """
+    return SandboxPaths(
+        place=str(place),
+        writable=(str(private),),
+        protected=(str(place / ".git"), str(private / "objects/info/alternates")),
+        shown=tuple((folder, folder) for folder in map(str, object_folders(git))),
+        layers=tuple(layers),
+        hidden=(str(git.root), str(git.common_dir)),
     )
 
 

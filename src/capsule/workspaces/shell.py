@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from capsule.adapters import Ran
 from capsule.core.briefing import SandboxPaths
 from capsule.core.test_report import TestReport, read_report, readable
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, read_regular, tail_bytes
+from capsule.system.neighbours import Neighbours
 from capsule.system.process import Command, SupervisorClient
 from capsule.system.sandbox import Sandbox, at_its_own_path, fault_of_its_own
 from capsule.system.stop import Stop
@@ -44,15 +47,20 @@ class SupervisedShell:
         sandbox: Sandbox | None = None,
         allow: Sequence[str] = (),
         at_checkout_path: bool = True,
+        own_network: bool = False,
+        neighbours: Neighbours | None = None,
     ) -> None:
         """`allow` names variables that are passed on although they look like secrets.
 
         `at_checkout_path` is false where commands need a daemon outside, which knows a place by its own path only.
+        `own_network`: each test run in the sandbox has a network of its own, with nothing but a loopback interface.
         """
         self._supervisor = supervisor
         self._stop = stop
         self._sandbox = sandbox
+        self._sandbox_of_tests = replace(sandbox, network=False) if sandbox and own_network else sandbox
         self._at_checkout_path = at_checkout_path
+        self._neighbours = neighbours
         self._env = for_commands(os.environ if base_env is None else base_env, allow)
 
     def run(
@@ -66,6 +74,7 @@ class SupervisedShell:
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
         junit: Sequence[str] = (),
+        alone: bool | None = None,
     ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -78,20 +87,24 @@ class SupervisedShell:
             sandbox_paths = SandboxPaths(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
         elif not self._at_checkout_path:
             sandbox_paths = at_its_own_path(sandbox_paths)
+        turn: AbstractContextManager[Callable[[], bool]] = nullcontext(lambda: False)
+        if self._neighbours and alone is not None:
+            turn = self._neighbours.turn(alone=alone)
         confined: AbstractContextManager[tuple[str, ...]] = nullcontext(argv)
-        if self._sandbox:
-            confined = self._sandbox.around(argv, cwd=cwd, env=environment, sandbox_paths=sandbox_paths)
-        began = time.time()
-        with confined as words:
+        if sandbox := self._sandbox_of_tests if reports else self._sandbox:
+            confined = sandbox.around(argv, cwd=cwd, env=environment, sandbox_paths=sandbox_paths)
+        with turn as had_company, confined as words:
+            began = time.time()
             asked = Command(argv=words, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout)
             ended = self._supervisor.run(asked, stop=self._stop)
+            beside = had_company()
         tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
         report = _told(reports, cwd, log, began, junit) if reports else TestReport()
         text = readable(fault or tail or ended.detail)
-        return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report)
+        return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report, beside=beside)
 
 
 def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:

@@ -108,6 +108,8 @@ class Tripwire:
         """Put back what was changed since a copy that a killed run left; return the breaches."""
         try:
             before = msgspec.json.decode(read_regular(note, _LARGEST_NOTE), type=_Copy)
+        except FileNotFoundError:  # its phase has ended meanwhile, or another run was quicker
+            return []
         except (OSError, msgspec.MsgspecError):
             return ["Capsule's copy of what steers git was changed"]
         strays = [name for name in before.files if ".." in name.split("/") or name.startswith("/")]

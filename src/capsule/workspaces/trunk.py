@@ -8,13 +8,20 @@ ref, from exactly the commit the candidate was built on; checkouts follow afterw
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from capsule.adapters import Candidate, Draft, Published
+from capsule.adapters import Candidate, Draft, MissionMerge, Published
 from capsule.core.errors import Refused
+from capsule.core.merge_queue import BATCH
 from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import shown
 from capsule.workspaces.checkouts import bring_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
+
+_BY_MISSION = re.compile(r"(?m)^Capsule-Mission: (.+)$")
+_MOST_MERGES = 100
 
 
 class GitTrunk:
@@ -43,8 +50,13 @@ class GitTrunk:
                 raise
             return False
 
-    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "") -> Candidate:
-        onto = self.tip()
+    def tree(self, commit: str = "") -> str:
+        return self._git.tree_in(commit or self.tip())
+
+    def propose(
+        self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "", *, onto: str = ""
+    ) -> Candidate:
+        onto = onto or self.tip()
         if not self._git.is_ancestor(base, onto):  # merging would bring back what was taken out of it
             raise Refused(
                 f"{self.branch} was rewritten: it no longer holds {base[:12]}, which the work started from.",
@@ -57,10 +69,32 @@ class GitTrunk:
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
             tree = with_files(self._git, tree, draft(onto))
+        return Candidate(self._commit(tree, onto, work, message), tree, onto, conflicts)
+
+    def gather(self, last: str, message: str) -> Candidate:
+        onto, tree = self.tip(), self.tree(last)
+        return Candidate(self._commit(tree, onto, last, message), tree, onto)
+
+    def _commit(self, tree: str, onto: str, work: str, message: str) -> str:
         newest = max((self._git.commit(parent) for parent in (onto, work)), key=lambda commit: commit.committed_at)
-        date = newest.committer_date
-        commit = self._git.commit_tree(tree, [onto, work], message, by=self._git.identity, date=date)
-        return Candidate(commit, tree, onto, conflicts)
+        by, date = self._git.identity, newest.committer_date
+        return self._git.commit_tree(tree, [onto, work], message, by=by, date=date)
+
+    def merged_since(self, base: str) -> list[MissionMerge]:
+        return [*islice(self._merges(self.tip(), base), _MOST_MERGES)]
+
+    def _merges(self, at: str, base: str) -> Iterator[MissionMerge]:
+        """Walk from merge to merge; one that brings several holds them as a chain of their own."""
+        while at and at != base:
+            commit = self._git.commit(at)
+            before, work = (*commit.parents, "", "")[:2]
+            if work and BATCH in commit.message:
+                until = self._git.merge_base(before, work) or before
+                yield from self._merges(work, until)
+            elif work and (told := _BY_MISSION.search(commit.message)):
+                paths = tuple(shown(each.path) for each in self._git.differences(before, at))
+                yield MissionMerge(told[1].strip(), at, paths)
+            at = before
 
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:

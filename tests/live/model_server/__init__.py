@@ -12,11 +12,13 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from capsule.plain_files import parse_yaml
 
+FIVE_HOURS = 5 * 60 * 60
 LAST_WORD = json.dumps({"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"})
 
 
@@ -47,6 +49,10 @@ class Say:
     text: str = LAST_WORD
 
 
+SUMMARY = Say("A summary")
+"""The answer to a CLI that shortens its conversation: asked for on the side, and paid for."""
+
+
 @dataclass(frozen=True)
 class Refuse:
     """It declines for reasons of safety."""
@@ -66,6 +72,24 @@ class Fail:
     status: int
     message: str = "the scripted model says no"
     retry_after: int | None = None
+    code: str = ""
+    """What the provider calls it, where the status does not tell."""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Cause(StrEnum):
+    """Denials that each provider words in its own way."""
+
+    QUOTA = "quota"
+    CONTEXT = "context too long"
+    LIMIT = "limit for five hours"
+
+
+@dataclass(frozen=True)
+class Deny:
+    """An HTTP error in the provider's own words."""
+
+    cause: Cause
 
 
 @dataclass(frozen=True)
@@ -79,7 +103,7 @@ class FallSilent:
 
 
 Call = Write | Bash
-Misbehaviour = Fail | Drop | FallSilent
+Misbehaviour = Fail | Deny | Drop | FallSilent
 Turn = Call | Say | Refuse | RunOutOfTokens | Misbehaviour
 
 
@@ -134,8 +158,9 @@ class Mission:
 
 
 def phase_of(prompt: str) -> str:
-    """Every prompt of a mission begins with a heading such as `# Execute-Review Phase`."""
-    found = re.search(r"^# ([A-Za-z-]+) Phase$", prompt, re.MULTILINE)
+    """A prompt begins with a heading such as `# Execute-Review Phase`, or shows the result that its phase writes."""
+    headed, shown = r"^# ([A-Za-z-]+) Phase$", r'^  "phase": "(.+)",$'
+    found = re.search(headed, prompt, re.MULTILINE) or re.search(shown, prompt, re.MULTILINE)
     assert found, f"no phase in: {prompt[:200]}"
     return found[1].lower()
 
@@ -153,4 +178,6 @@ def played(run: dict[str, Any]) -> Sequence[Turn]:
     ]
     removals = [Bash(shlex.join(["rm", "--", *run["remove"]]))] if "remove" in run else []
     commands = [Bash(command) for command in run.get("run", ())]
-    return [*files, *edits, *removals, *commands, Say(json.dumps(run["signal"]))]
+    if "result" in run:
+        commands += [Bash(f'printf %s {shlex.quote(json.dumps(run["result"]))} > "$CAPSULE_RESULT"')]
+    return [*files, *edits, *removals, *commands, Say(json.dumps(run["signal"]) if "signal" in run else "done")]

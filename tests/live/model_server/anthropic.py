@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.live.model_server import (
+    FIVE_HOURS,
     Bash,
+    Cause,
     Conversation,
     Fail,
     Misbehaviour,
@@ -25,6 +29,11 @@ _USAGE = {
     "cache_creation_input_tokens": 20,
     "cache_read_input_tokens": 3,
     "output_tokens": 7,
+}
+BILLED = sum(_USAGE.values())
+_DENIALS = {
+    Cause.QUOTA: Fail(400, "Your credit balance is too low to access the Anthropic API."),
+    Cause.CONTEXT: Fail(400, "prompt is too long: 210000 tokens > 200000 maximum"),
 }
 _ERRORS = {
     400: "invalid_request_error",
@@ -86,6 +95,14 @@ def pieces(turn: Turn, path: str, body: Any) -> list[bytes]:
     return [beginning, *_block_events(block), ending, _event("message_stop")]
 
 
+def denial(cause: Cause, path: str) -> Fail:
+    if cause is not Cause.LIMIT:
+        return _DENIALS[cause]
+    unified = {"status": "rejected", "reset": int(time.time()) + FIVE_HOURS, "representative-claim": "five_hour"}
+    headers = tuple((f"anthropic-ratelimit-unified-{name}", str(value)) for name, value in unified.items())
+    return Fail(429, "This request would exceed your account's rate limit.", FIVE_HOURS, headers=headers)
+
+
 def error(failure: Fail) -> bytes:
     kind = _ERRORS.get(failure.status, "api_error")
     return json.dumps({"type": "error", "error": {"type": kind, "message": failure.message}}).encode()
@@ -93,7 +110,7 @@ def error(failure: Fail) -> bytes:
 
 def _message(body: Any) -> dict[str, Any]:
     return {
-        "id": "msg_1",
+        "id": f"msg_{secrets.token_hex(8)}",
         "type": "message",
         "role": "assistant",
         "model": body.get("model", "m"),

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.live.model_server import (
+    FIVE_HOURS,
     Bash,
+    Cause,
     Conversation,
     Fail,
     Misbehaviour,
@@ -18,8 +20,21 @@ from tests.live.model_server import (
     Write,
 )
 
+_DAILY = "GenerateRequestsPerDayPerProjectPerModel"
 _USAGE = {"promptTokenCount": 100, "cachedContentTokenCount": 40, "candidatesTokenCount": 7, "totalTokenCount": 107}
-_ERRORS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
+BILLED = _USAGE["totalTokenCount"]
+_DENIALS = {
+    Cause.QUOTA: Fail(429, "You exceeded your current quota, please check your plan and billing details.", code=_DAILY),
+    Cause.CONTEXT: Fail(400, "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."),
+    Cause.LIMIT: Fail(429, "Resource has been exhausted (e.g. check quota).", retry_after=FIVE_HOURS),
+}
+_ERRORS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+}
 
 
 def serves(path: str) -> bool:
@@ -58,10 +73,16 @@ def pieces(turn: Turn, path: str, body: Any) -> list[bytes]:
     return [f"data: {json.dumps(answer)}\n\n".encode()]
 
 
+def denial(cause: Cause, path: str) -> Fail:
+    return _DENIALS[cause]
+
+
 def error(failure: Fail) -> bytes:
-    status, more = _ERRORS.get(failure.status, "INTERNAL"), []
+    status, more = _ERRORS.get(failure.status, "INTERNAL"), list[dict[str, Any]]()
     if failure.retry_after is not None:
         more = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{failure.retry_after}s"}]
+    if failure.code:
+        more = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": failure.code}]}]
     said = {"code": failure.status, "message": failure.message, "status": status, "details": more}
     return json.dumps({"error": said}).encode()
 

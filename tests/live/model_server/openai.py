@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 from tests.live.model_server import (
+    FIVE_HOURS,
+    SUMMARY,
     Bash,
+    Cause,
     Conversation,
     Fail,
     Misbehaviour,
@@ -21,6 +25,13 @@ from tests.live.model_server import (
 
 _ERRORS = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 _READ, _CACHED, _WRITTEN = 100, 40, 7
+BILLED = _READ + _WRITTEN
+_SPENT = "You exceeded your current quota, please check your plan and billing details."
+_DENIALS = {
+    Cause.QUOTA: Fail(429, _SPENT, code="insufficient_quota"),
+    Cause.CONTEXT: Fail(400, "Your input exceeds the context window of this model.", code="context_length_exceeded"),
+    Cause.LIMIT: Fail(429, "The usage limit has been reached", retry_after=FIVE_HOURS, code="usage_limit_reached"),
+}
 
 
 def serves(path: str) -> bool:
@@ -58,7 +69,8 @@ def _text(content: Any) -> str:
 
 
 def side_answer(path: str, body: Any) -> Turn | None:
-    return Say("A title")
+    summary = any("summarization" in _text(message.get("content")) for message in body.get("messages", ()))
+    return SUMMARY if summary else Say("A title")
 
 
 def streams(path: str, body: Any) -> bool:
@@ -73,9 +85,16 @@ def pieces(turn: Turn, path: str, body: Any) -> list[bytes]:
     return _responses(turn, body) if path.endswith("/responses") else _chat(turn, body)
 
 
+def denial(cause: Cause, path: str) -> Fail:
+    return _DENIALS[cause]
+
+
 def error(failure: Fail) -> bytes:
-    kind = _ERRORS.get(failure.status, "server_error")
-    return json.dumps({"error": {"message": failure.message, "type": kind, "code": kind}}).encode()
+    kind = failure.code or _ERRORS.get(failure.status, "server_error")
+    said: dict[str, Any] = {"message": failure.message, "type": kind, "code": kind}
+    if kind == "usage_limit_reached":  # codex is told the moment
+        said |= {"plan_type": "plus", "resets_at": int(time.time()) + (failure.retry_after or 0)}
+    return json.dumps({"error": said}).encode()
 
 
 # ---- Responses
@@ -87,9 +106,6 @@ def _responses(turn: Turn, body: Any) -> list[bytes]:
     if isinstance(turn, Misbehaviour):
         return [beginning]
     item = _event("response.output_item.done", item=_item(turn, _of_responses(body).results + 1))
-    if isinstance(turn, RunOutOfTokens):
-        why = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-        return [beginning, item, _event("response.incomplete", response=response | why)]
     usage = {
         "input_tokens": _READ,
         "input_tokens_details": {"cached_tokens": _CACHED},
@@ -97,6 +113,9 @@ def _responses(turn: Turn, body: Any) -> list[bytes]:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": _READ + _WRITTEN,
     }
+    if isinstance(turn, RunOutOfTokens):
+        why = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "usage": usage}
+        return [beginning, item, _event("response.incomplete", response=response | why)]
     return [beginning, item, _event("response.completed", response=response | {"status": "completed", "usage": usage})]
 
 

@@ -8,6 +8,8 @@ A dialect is a module of this package with
     pieces(turn, path, body) -> list[bytes]      a turn as a stream (server-sent events); the first begins it
     whole(turn, path, body) -> bytes             the same turn as one JSON document
     error(failure) -> bytes                      the body of an HTTP error
+    denial(cause, path) -> Fail                  what a denial is there
+    BILLED                                       tokens that an answer costs, read and written
     side_answer(path, body) -> Turn | None       what is said in a request that offers no tools; None: ask the script
 """
 
@@ -23,7 +25,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from tests.live.model_server import Conversation, Fail, FallSilent, Misbehaviour, Script, Turn
+from tests.live.model_server import SUMMARY, Conversation, Deny, Fail, FallSilent, Misbehaviour, Script, Turn
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -39,6 +41,8 @@ class ModelServer:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.asked: list[Conversation] = []
+        self.billed: list[int] = []
+        """Tokens of each answer that was given whole in the main conversation, or as a summary of it."""
         self.faults: list[str] = []
         """What went wrong on our side: a test that sees any is not to be believed."""
         self.closing = threading.Event()
@@ -93,7 +97,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = json.loads(raw or b"{}")
             turn = self.server.model.turn(dialect, self.path, body)
+            if isinstance(turn, Deny):
+                turn = dialect.denial(turn.cause, self.path)
             self._answer(dialect, turn, body)
+            if turn is SUMMARY or (not isinstance(turn, Misbehaviour) and dialect.conversation(self.path, body).tools):
+                self.server.model.billed.append(dialect.BILLED)
         except OSError:  # the CLI has gone
             self.close_connection = True
         except Exception as fault:  # noqa: BLE001 - whatever it is, the test must hear of it
@@ -109,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, dialect: Any, turn: Turn, body: Any) -> None:
         if isinstance(turn, Fail):
             more = {"retry-after": str(turn.retry_after)} if turn.retry_after is not None else {}
-            self._document(turn.status, dialect.error(turn), more)
+            self._document(turn.status, dialect.error(turn), more | dict(turn.headers))
         elif isinstance(turn, Misbehaviour) or dialect.streams(self.path, body):
             self._stream(dialect.pieces(turn, self.path, body), turn)
         else:

@@ -1,0 +1,197 @@
+"""Control what runs: how many missions at a time, and who is to stop.
+
+What is asked of a run is written into its stream, beside a stream of our own (`CONTROL`): its queue looks there every
+second. A mission is stopped by a signal to the process that holds its lock, and by nobody else: a second signal would
+be an order. So a queue is told first, and goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
+
+from msgspec import Struct, field
+
+from capsule.adapters import Journal, JournalReader
+from capsule.core.errors import LockHeld, Refused
+from capsule.core.event import CAMPAIGN, CONTROL, JobsSet, StopAsked, is_mission, is_run
+from capsule.core.run import open_run
+from capsule.project import Project
+from capsule.system.clock import SystemClock
+
+_PATIENCE = 30.0
+"""Seconds in which whoever was told to stop has ended its agents (5 s at most), written it down, and let go."""
+_LOOK = 0.05
+_STILL = 5.0
+"""Seconds after which is said again who has not stopped yet."""
+_ELSEWHERE = ("runs in another container or on another machine", "Stop it there.")
+
+
+class RunJobs(Struct, frozen=True):
+    """A run that is under way: how many missions it may work on at the same time, and which it works on."""
+
+    stream: str
+    allowed: int
+    running: tuple[str, ...]
+
+
+def jobs_of_runs(project: Project) -> list[RunJobs]:
+    """Say of each run that is under way how many missions it may work on; refuse where there is none."""
+    with closing(project.journal(read_only=True)) as journal:
+        held = _held(journal)
+        found = [_jobs(journal, stream, held) for stream in held if is_run(stream)]
+    if not found:
+        raise Refused("No run is under way that works on several missions.", "Start one: capsule run --jobs N")
+    return found
+
+
+def set_jobs(project: Project, jobs: int) -> list[RunJobs]:
+    """Let every run that is under way work on so many missions; return how they stood before."""
+    before = jobs_of_runs(project)
+    with closing(project.journal()) as journal, journal.claim(CONTROL):
+        for run in before:
+            event = JobsSet(at=SystemClock().now(), jobs=jobs)
+            journal.note(CONTROL, event, (run.stream, event))
+    return before
+
+
+def _jobs(journal: JournalReader, stream: str, held: Collection[str]) -> RunJobs:
+    run = open_run(event for _, event in journal.events(stream))
+    running = {mission for mission, _ in run.spawned if mission in held}
+    return RunJobs(stream, run.jobs, tuple(sorted(running)))
+
+
+# ---- stop
+
+Reason = tuple[str, str]
+"""Why something does not stop, and what to do then."""
+
+
+class StopReport(Struct):
+    """What was stopped, and what was not."""
+
+    runs: list[str] = field(default_factory=list)
+    """Streams of runs."""
+    missions: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
+    """Missions that did not run."""
+    left_out: bool = False
+    """A run is under way, and does not start these any more."""
+    left: dict[str, Reason] = field(default_factory=dict)
+    """What has not stopped, by stream."""
+
+
+def stop_all(project: Project, tell: Callable[[str], None]) -> StopReport:
+    """Stop every run of the project, and then every mission that is run by itself; wait until they have stopped."""
+    report = StopReport()
+    with closing(project.journal(read_only=True)) as journal:
+        before = [stream for stream in _held(journal) if is_mission(stream)]
+        runs = [stream for stream in _held(journal) if is_run(stream)]
+        report.left |= _stop(journal, runs, tell)
+        report.runs += [stream for stream in runs if stream not in report.left]
+        if not report.left:  # whatever a queue runs was told to stop by its queue
+            rest = [stream for stream in _held(journal) if is_mission(stream)]
+            report.left |= _stop(journal, rest, tell)
+        held = _held(journal)
+        report.missions += [mission for mission in before if mission not in held]
+    return report
+
+
+def stop_missions(project: Project, ids: Sequence[str], tell: Callable[[str], None]) -> StopReport:
+    """Stop these missions, or the runs of these epics; a run that works on one of them goes on with the others."""
+    report = StopReport()
+    with closing(project.journal()) as journal:
+        for item in ids:
+            if not journal.events(item):
+                project.tracker.item(item)
+        held = _held(journal)
+        campaigns = [f"{CAMPAIGN}{item}" for item in ids if f"{CAMPAIGN}{item}" in held]
+        missions = [item for item in ids if f"{CAMPAIGN}{item}" not in campaigns]
+        report.left_out = _tell_runs(journal, missions, [stream for stream in held if is_run(stream)])
+        report.left |= _stop(journal, [*campaigns, *(item for item in missions if item in held)], tell)
+        report.runs += [stream for stream in campaigns if stream not in report.left]
+        report.missions += [item for item in missions if item in held and item not in report.left]
+        report.idle += [item for item in missions if item not in held]
+    return report
+
+
+def _tell_runs(journal: Journal, missions: Sequence[str], runs: Sequence[str]) -> bool:
+    """Let runs know first, if there are any: the end of a mission that a person stopped is not theirs."""
+    if not (missions and runs):
+        return False
+    with journal.claim(CONTROL):
+        for run in runs:
+            for mission in missions:
+                event = StopAsked(at=SystemClock().now(), mission=mission)
+                journal.note(CONTROL, event, (run, event))
+    return True
+
+
+def _stop(journal: JournalReader, streams: Sequence[str], tell: Callable[[str], None]) -> dict[str, Reason]:
+    """Signal the process of each stream once, and wait until they are free; return why some are not."""
+    left: dict[str, Reason] = {}
+    asked: dict[str, int] = {}
+    queues = {pid for stream, pid in _held(journal).items() if is_run(stream)}
+    for stream in streams:
+        pid = journal.holder(stream)  # asked just before: a number that was read earlier may be somebody else's by now
+        if pid is None:
+            continue
+        spared = pid in asked.values() or (is_mission(stream) and pid in queues)  # a queue that archives it
+        refusal = None if spared else _signalled(pid)
+        if refusal:
+            left[stream] = refusal
+        else:
+            asked[stream] = pid
+    return left | _wait(journal, asked, tell)
+
+
+def _signalled(pid: int) -> Reason | None:
+    """Ask a process to stop; return None or why that was not possible."""
+    if pid == 0:
+        return _ELSEWHERE
+    try:
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(pid, signal.SIGINT)
+    except PermissionError:
+        return f"(pid {pid}) is run by another user", "Ask them to stop it."
+    return None
+
+
+def _wait(journal: JournalReader, asked: Mapping[str, int], tell: Callable[[str], None]) -> dict[str, Reason]:
+    """Wait until the holders of these streams have let go, and say who has not yet; return those that do not."""
+    began = time.monotonic()
+    next_word = began
+    while still := [stream for stream, pid in asked.items() if journal.holder(stream) == pid]:
+        now = time.monotonic()
+        if now - began > _PATIENCE:
+            return {
+                each: (f"(pid {asked[each]}) does not stop", f"End it by hand: kill {asked[each]}.") for each in still
+            }
+        if now >= next_word:
+            tell(f"stopping {', '.join(map(name_of, still))} ...")
+            next_word = now + _STILL
+        time.sleep(_LOOK)
+    return {}
+
+
+def refuse_what_is_left(report: StopReport) -> None:
+    """Raise where something has not stopped."""
+    for stream, (cause, hint) in report.left.items():
+        raise LockHeld(f"{name_of(stream)} {cause}.", hint)
+
+
+def name_of(stream: str) -> str:
+    """Name a mission, or a run as people know it: `the queue`, `the run of demo-1`."""
+    if is_mission(stream):
+        return stream
+    kind, _, item = stream.lstrip("_").partition("-")
+    return f"the run of {item}" if item else f"the {kind}"
+
+
+def _held(journal: JournalReader) -> dict[str, int]:
+    """Name the streams that somebody holds now, with the pid; 0 is one that cannot be named from here."""
+    pids = {stream: journal.holder(stream) for stream in journal.epochs()}
+    return {stream: pid for stream, pid in pids.items() if pid is not None}

@@ -1,0 +1,50 @@
+"""Say how many missions a run works on at the same time, or change that while it runs.
+
+  capsule jobs        how many are allowed, and which run
+  capsule jobs 4      four at a time from now on
+  capsule jobs auto   as many as fit on this machine
+
+It concerns every run of this project that is under way. With more, others are started within a second or two; with
+fewer, what runs goes on, and nothing new starts until fewer are under way.
+Exit code: 0 done; 1 no run is under way; 2 it is not a number.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from capsule.app.control import jobs_of_runs, name_of, set_jobs
+from capsule.commands.arguments import say, tell
+from capsule.core.errors import UsageError
+from capsule.project import open_project
+from capsule.system.machine import most_jobs
+from capsule.workspaces.room import missing_room
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", metavar="N", nargs="?", help="how many missions at the same time: a number, or auto")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = open_project(args.project_dir)
+    if args.jobs is None:
+        for each in jobs_of_runs(project):
+            running = ", ".join(each.running)
+            say(f"{name_of(each.stream)}: {each.allowed} at a time; running: {running or 'none'}")
+        return 0
+    jobs = _number(args.jobs)
+    for before in set_jobs(project, jobs):
+        say(f"{name_of(before.stream)}: {jobs} at a time from now on (before: {before.allowed})")
+        if len(before.running) > jobs:
+            say(f"  {', '.join(before.running)} go on; nothing new starts while {jobs} or more are under way")
+    if room := missing_room(project.git, project.env, jobs):
+        tell(f"note: {room}")
+    return 0
+
+
+def _number(text: str) -> int:
+    if text == "auto":
+        return most_jobs()
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{text!r} is no number of jobs.", "Give auto or a whole number, 1 or more: capsule jobs 3")
+    return int(text)

@@ -1,0 +1,107 @@
+"""The missions that wait to be merged into one branch, in the order in which they came: read from its stream.
+
+Whoever is first has the queue, merges its own work, and leaves. One that dies has no claim any more, and with it no
+place. Where the settings allow it, those behind build their merges on top of those before them (`Stacked`), so that
+several can be tested at the same time, a train, and those of one car together, a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import ceil
+from urllib.parse import quote
+
+from msgspec import Struct, field
+
+from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
+
+BATCH = "Capsule-Batch: "
+"""The trailer of a commit that brings the merges of several missions."""
+_REMEMBERED = 10
+"""From so many turns the next ones are foretold."""
+_LONGEST_CAR = 64
+_ORDINALS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def merge_stream(branch: str) -> str:
+    """Return the stream of a branch's merge queue: its name is a file's, too."""
+    return f"{MERGES}{quote(branch, safe='')}"
+
+
+class MergeQueue(Struct):
+    """Who waits, and how long turns have taken."""
+
+    waiting: dict[str, HandedIn] = field(default_factory=dict)
+    """By mission, the first come first; one that comes again goes to the end."""
+    took: list[float] = field(default_factory=list)
+    stacked: dict[str, Stacked] = field(default_factory=dict)
+    """By mission, the merge that it built last."""
+    green: set[str] = field(default_factory=set)
+    """Trees whose tests passed."""
+    batches: dict[str, Batched] = field(default_factory=dict)
+    """By mission, what it was merged with last."""
+    car: int = 1
+    """How many may be tested together next, if the settings let as many: twice as many after green, one after red."""
+
+    def apply(self, event: Event) -> None:
+        if isinstance(event, HandedIn):
+            self.waiting.pop(event.mission, None)
+            self.waiting[event.mission] = event
+        elif isinstance(event, Served):
+            self.waiting.pop(event.mission, None)
+            self.took = [*self.took, event.seconds][-_REMEMBERED:]
+        elif isinstance(event, Stacked):
+            self.stacked[event.mission] = event
+        elif isinstance(event, Batched):
+            self._apply_batch(event)
+
+    def _apply_batch(self, event: Batched) -> None:
+        if not event.green:
+            self.car = 1
+            return
+        self.green.add(event.tree)
+        if event.commit:
+            self.car = min(2 * self.car, _LONGEST_CAR)
+            self.batches |= dict.fromkeys(event.missions, event)
+
+    def chain(self, line: Iterable[str], tree: str) -> Iterator[Stacked]:
+        """Yield the merges of those at the head of a line that are built upon each other, the first on this tree."""
+        before = ""
+        for mission in line:
+            one = self.stacked.get(mission)
+            if one is None or one.under != tree or (before and one.onto != before):
+                return
+            if one.commit:
+                tree, before = one.tree, one.commit
+                yield one
+
+    def ahead_of(self, mission: str, still_waits: Callable[[HandedIn], bool]) -> list[str]:
+        """Name those that come before a mission, of all that still wait; everybody for one that has not come yet."""
+        names = list(self.waiting)
+        before = names[: names.index(mission)] if mission in names else names
+        return [name for name in before if still_waits(self.waiting[name])]
+
+    def foretold(self, ahead: int) -> str:
+        """Say which place that is, and when its turn will come: `3rd, about 4 min`."""
+        place = ahead + 1
+        ending = "th" if place % 100 in (11, 12, 13) else _ORDINALS.get(place % 10, "th")
+        seconds = place * sum(self.took) / len(self.took) if self.took else 0
+        when = f", about {ceil(seconds / 60)} min" if seconds >= 60 else f", about {ceil(seconds)} s" if seconds else ""
+        return f"{place}{ending}{when}"
+
+
+def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
+    """Divide merges into those that are tested together: neighbours, tested alike, at most so many."""
+    found: list[list[Stacked]] = []
+    for one in chain:
+        if not found or len(found[-1]) == size or found[-1][0].gate != one.gate:
+            found.append([])
+        found[-1].append(one)
+    return found
+
+
+def merge_queue(events: Iterable[Event]) -> MergeQueue:
+    queue = MergeQueue()
+    for event in events:
+        queue.apply(event)
+    return queue

@@ -1,0 +1,225 @@
+"""Wait for the turn to merge: one mission at a time for each branch, first come first served.
+
+A mission that finds nobody waiting takes its turn at once, and nothing is written. Otherwise it hands in, and waits
+until those before it have had their turn or are gone. Whoever has the turn holds the claim of the queue's stream until
+its branch has moved, so each is tested on the main that it enters. Nobody waits for a mission's claim meanwhile.
+
+Where more may be tested at a time, each also builds its merge on top of those before it while it waits, and the first
+of a car has that car tested. Nothing of that counts unless the branch then holds exactly what it was built on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Protocol
+
+from msgspec import Struct
+
+from capsule.adapters import Candidate
+from capsule.core.errors import Interrupted, LockHeld
+from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked
+from capsule.core.merge_queue import MergeQueue, cars, merge_queue, merge_stream
+from capsule.engine.job import Job, note
+from capsule.services import Services
+
+_LOOK_AGAIN = 0.1
+"""Seconds after which one of the first that wait looks how things stand."""
+_LOOK_SELDOM = 2.0
+"""And one of the last."""
+
+
+class Work(Protocol):
+    """A mission's work on its way to the branch (engine/merging.py)."""
+
+    gate: str
+    """Names how its merge is tested."""
+
+    def propose(self, onto: str = "") -> Candidate:
+        """Build its merge on the branch, or on a commit that the branch may become."""
+
+    def is_green(self, candidate: Candidate) -> bool:
+        """Run the tests on a merge, unless that is known."""
+
+    def tree(self, commit: str = "") -> str:
+        """Return the tree of a commit, or of the branch."""
+
+
+class Turn(Struct, frozen=True):
+    """The turn of a mission to merge, or what came of it where another one merged it too."""
+
+    job: Job
+    stream: str
+    served: bool = False
+    """It was merged together with one that was before it in the line."""
+
+    @property
+    def queue(self) -> MergeQueue:
+        return merge_queue(event for _, event in self.job.services.journal.events(self.stream))
+
+    def note(self, event: Event) -> None:
+        self.job.services.journal.note(self.stream, event)
+
+    def line(self, queue: MergeQueue) -> list[str]:
+        """Name those that wait, the first come first."""
+        journal = self.job.services.journal
+        epochs = journal.epochs() if queue.waiting else {}
+        return [
+            name
+            for name, one in queue.waiting.items()
+            if epochs.get(name) == one.epoch and journal.holder(name) is not None
+        ]
+
+    def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
+        """Return the merges that may be tested together with this one, which is the first of them."""
+        limits, queue = self.job.services.limits, self.queue
+        under = work.tree(candidate.onto)
+        chain = [*queue.chain(self.line(queue), under)]
+        if not chain or chain[0].mission != self.job.mission:
+            chain = [stacked(self.job, candidate, work, under)]
+            if limits.batch * limits.gates > 1:
+                self.note(chain[0])
+        return cars(chain, min(queue.car, limits.batch))[0]
+
+
+def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
+    """Say what a mission built on top of those before it; where that conflicts, that it does not go together."""
+    return Stacked(
+        at=job.services.clock.now(),
+        mission=job.mission,
+        commit="" if candidate.conflicts else candidate.commit,
+        tree=candidate.tree,
+        onto=candidate.onto,
+        under=under,
+        gate=work.gate,
+    )
+
+
+@contextmanager
+def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
+    """Hold the merge queue of the mission's branch for the block, once it is its turn."""
+    services, stream = job.services, merge_stream(job.state.into)
+    turn, limits = Turn(job, stream), services.limits
+    with ExitStack() as held:
+        in_line = limits.batch * limits.gates > 1 or not _taken_at_once(held, turn)
+        if in_line:
+            _hand_in(turn)
+            turn = _Waiting(turn, work).until_it_is_our_turn(held)
+        began = services.clock.seconds()
+        try:
+            yield turn
+        finally:
+            if in_line and not turn.served:
+                seconds = round(services.clock.seconds() - began, 3)
+                turn.note(Served(at=services.clock.now(), mission=job.mission, key=job.step.key, seconds=seconds))
+
+
+def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
+    return not turn.line(turn.queue) and _claimed(held, turn.stream, turn.job.services)
+
+
+def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
+    with suppress(LockHeld):
+        held.enter_context(services.journal.claim(stream))
+        return True
+    return False
+
+
+def _hand_in(turn: Turn) -> None:
+    job, services = turn.job, turn.job.services
+    now, line = services.clock.now(), turn.line(turn.queue)
+    alone = services.limits.batch * services.limits.gates > 1 and not line
+    ahead = len(line) if alone else len(line) + 1  # whoever has its turn now may not have waited
+    epoch = services.journal.epochs()[job.mission]
+    handed_in = HandedIn(at=now, mission=job.mission, key=job.step.key, epoch=epoch)
+    note(services, job.mission, Queued(at=now, branch=job.state.into, ahead=ahead), (turn.stream, handed_in))
+
+
+class _Waiting:
+    """A mission in the line: it looks again and again, and gets ready what it can."""
+
+    def __init__(self, turn: Turn, work: Work) -> None:
+        self._turn, self._work, self._job = turn, work, turn.job
+        self._limits = turn.job.services.limits
+        self._tested = ""
+        self._told = ""
+
+    def until_it_is_our_turn(self, held: ExitStack) -> Turn:
+        """Wait; the journal is only read where somebody has written to it."""
+        job, services, version = self._job, self._job.services, -1
+        while True:
+            if (now := services.journal.version()) != version:
+                version, queue = now, self._turn.queue
+            line = self._turn.line(queue)
+            ahead = line.index(job.mission) if job.mission in line else 0
+            if not ahead and _claimed(held, self._turn.stream, services):
+                return self._turn
+            if self._is_merged(queue):
+                return Turn(job, self._turn.stream, served=True)
+            if self._get_ready(queue, line, ahead):
+                version = -1  # our own events do not change it
+                continue
+            self._tell(f"waits to be merged into {job.state.into}: {queue.foretold(max(ahead, 1))}")
+            far = ahead - self._limits.gates * self._limits.batch
+            if not services.clock.wait(min(_LOOK_AGAIN * max(1, far), _LOOK_SELDOM)):
+                raise Interrupted(f"Stopped while it waited to be merged into {job.state.into}; nothing is lost.")
+
+    def _is_merged(self, queue: MergeQueue) -> bool:
+        """Tell whether it had its turn with another one's: only that one takes it out of the line."""
+        return self._job.mission not in queue.waiting
+
+    def _tell(self, words: str) -> None:
+        if words != self._told:
+            self._job.services.observer.activity(self._job.mission, words)
+            self._told = words
+
+    def _get_ready(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
+        """Build the merge on those before it, or have the car tested that it is the first of; tell whether it did."""
+        size = min(queue.car, self._limits.batch)
+        reach = self._limits.gates * size
+        if not ahead or self._limits.gates * self._limits.batch == 1 or ahead >= reach + self._limits.batch:
+            return False
+        tree = self._work.tree()
+        chain = [*queue.chain(line, tree)]
+        before = [one for one in chain if one.mission in line[:ahead]]
+        settled = {one.mission for one in chain} | {name for name in line[:ahead] if _does_not_fit(queue, name)}
+        if {*line[:ahead]} <= settled and not self._is_built_on(before, tree, queue):
+            self._stack(before)
+            return True
+        return self._test_car(queue, line, cars(chain, size))
+
+    def _is_built_on(self, before: Sequence[Stacked], tree: str, queue: MergeQueue) -> bool:
+        mine = queue.stacked.get(self._job.mission)
+        if not mine or not before:
+            return mine is not None and mine.under == tree
+        return mine.under == before[-1].tree and mine.onto == before[-1].commit
+
+    def _stack(self, before: Sequence[Stacked]) -> None:
+        job, services = self._job, self._job.services
+        candidate = self._work.propose(before[-1].commit if before else "")
+        now = services.clock.now()
+        proposed = Proposed(at=now, commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
+        one = stacked(job, candidate, self._work, self._work.tree(candidate.onto))
+        note(services, job.mission, proposed, (self._turn.stream, one))
+
+    def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
+        """Have a car tested before its turn comes, where more than one may be tested at a time."""
+        job, services = self._job, self._job.services
+        car = next((each for each in train[1 : self._limits.gates] if each[0].mission == job.mission), ())
+        full = car and (len(car) == min(queue.car, self._limits.batch) or car[-1].mission == line[-1])
+        if not full or car[-1].tree in queue.green or self._tested == car[-1].tree:
+            return False
+        self._tested = car[-1].tree
+        began = services.clock.seconds()
+        names = tuple(one.mission for one in car)
+        self._tell(f"tested with {', '.join(names[1:])}" if names[1:] else "tested before its turn")
+        green = self._work.is_green(Candidate(car[-1].commit, car[-1].tree, car[0].onto))
+        seconds = round(services.clock.seconds() - began, 3)
+        batched = Batched(at=services.clock.now(), missions=names, tree=car[-1].tree, green=green, seconds=seconds)
+        queued = Queued(at=batched.at, branch=job.state.into, ahead=line.index(job.mission))
+        note(services, job.mission, queued, (self._turn.stream, batched))
+        return True
+
+
+def _does_not_fit(queue: MergeQueue, mission: str) -> bool:
+    return mission in queue.stacked and not queue.stacked[mission].commit

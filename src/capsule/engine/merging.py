@@ -1,0 +1,362 @@
+"""Publish the work of a mission: build the merge, run the gate on exactly that tree, and move main by compare-and-swap.
+
+Several that wait may be tested together and enter main with one commit, whose second parent is the chain of their own
+merges. A red batch is halved until the first that is red is found; those before it are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import takewhile
+
+from msgspec.structs import replace
+
+from capsule.adapters import Candidate, Trunk
+from capsule.core.errors import Overlap, WentBack
+from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, refuted
+from capsule.core.history import read_mission
+from capsule.core.item import Status, same_words
+from capsule.core.ledger import archived
+from capsule.core.merge_queue import BATCH
+from capsule.core.proven import trailers_of
+from capsule.core.signal import Verdict
+from capsule.core.workflow import Role
+from capsule.engine.checks import NO_COMMAND, unharmed, with_acceptance
+from capsule.engine.job import (
+    Job,
+    Report,
+    commit_message,
+    guard_repository,
+    load_state,
+    parked,
+    passed,
+    quarantined,
+    sent_back,
+    state_store_of,
+)
+from capsule.engine.merge_turn import Turn, merge_turn
+from capsule.engine.verification import AGAIN, Verification, detect_tests
+
+ARCHIVED_AT = "archived_at"
+"""When the item left its tracker with a merge: the archive says the same."""
+_MOST_RETURNS = 2
+"""How often the work of a mission goes back by itself because others were merged before it."""
+_MOST_OTHERS = 5
+_MOST_ROUNDS = 8
+"""How often main may move while we merge before we say that it is too busy."""
+_SAID = "the merge result is green"
+
+
+def publish(job: Job) -> Report:
+    """Merge the work when it is its turn; a part of another mission has a branch to itself."""
+    work = _Work(job)
+    if job.state.parent:
+        return _merged_before(job, work) or _unless_changed(job, work)
+    with merge_turn(job, work) as turn:
+        report = _publish(job, work, turn)
+    return report or publish(job)
+
+
+class _Work:
+    """The mission's work, and the merges that were built and tested for it in this step."""
+
+    def __init__(self, job: Job) -> None:
+        state = job.state
+        self.job, self.trunk, self.at = job, job.services.trunk(state.into), job.services.clock.now()
+        alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # what is red there is its own affair
+        self.gate = f"{state.policy.verify}{alone}: {state.policy.test}"
+        self._evidence: dict[str, tuple[Evidence, ...]] = {}
+        self.breaches: dict[str, list[str]] = {}
+        """By tree, what its tests did to the repository; it was put back."""
+        self.draft = state_store_of(state, job.services).draft(
+            archived(state.item, self.at, state.workflow.names()[-1])
+        )
+
+    def tree(self, commit: str = "") -> str:
+        return self.trunk.tree(commit)
+
+    def propose(self, onto: str = "") -> Candidate:
+        """Build the merge; where the tracker lives in the project, the item leaves it in the very commit that brings
+        its work."""
+        state = self.job.state
+        approved = state.checkpoint.head if state.checkpoint else self.job.place.head()
+        title = commit_message(state.item.id, state.item.title)
+        subject = title if any("committed" in phase.checks for phase in state.workflow.phases) else ""
+        return self.trunk.propose(approved, state.base, _merge_message(self.job), self.draft, subject, onto=onto)
+
+    def evidence(self, candidate: Candidate) -> tuple[Evidence, ...]:
+        if candidate.tree not in self._evidence:
+            self._evidence[candidate.tree] = self._gate(candidate)
+        return self._evidence[candidate.tree]
+
+    def is_green(self, candidate: Candidate) -> bool:
+        red = refuted(self.evidence(candidate)) and self.job.state.policy.verify != "warn"
+        return not red and candidate.tree not in self.breaches
+
+    def is_green_after_all(self, candidate: Candidate) -> bool:
+        """Ask a red merge once more, before anybody is blamed for it."""
+        if candidate.tree in self.breaches:
+            return False
+        again = self._gate(candidate, AGAIN)
+        if refuted(again):
+            return False
+        self._evidence[candidate.tree] = again
+        return True
+
+    def _gate(self, candidate: Candidate, variant: str = "") -> tuple[Evidence, ...]:
+        """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
+        job = self.job
+        if job.state.policy.verify == "off":
+            return ()
+        claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
+        detect_tests(claim)
+        if not claim.state.policy.test:
+            return (Evidence("gate", _SAID, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
+        with guard_repository(job.place) as breaches:
+            seen = claim.run_of(candidate.tree, variant)[0] if variant else claim.observe(candidate.tree)
+            judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
+        if breaches:
+            self.breaches[candidate.tree] = breaches
+        elif judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
+            return (Evidence("gate", _SAID, judged.observed, judged.standing),)
+        green = seen.colour is Colour.GREEN and not breaches
+        standing = EvidenceStatus.CONFIRMED if green else EvidenceStatus.REFUTED
+        asked = ", asked once more" if variant else ""
+        observed = f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}{company(seen)}{asked}"
+        return (with_acceptance(claim, Evidence("gate", _SAID, observed, standing, seen.tail), candidate.tree),)
+
+    def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
+        """Take over that it is green as part of a tree that was tested in the same way."""
+        policy = self.job.state.policy
+        if policy.verify == "off" or not policy.test:
+            return
+        together = f", tested with {', '.join(others)}" if others else ""
+        observed = f"`{policy.test}` is green on {tree[:12]}{together}"
+        self._evidence.setdefault(candidate.tree, (Evidence("gate", _SAID, observed, EvidenceStatus.CONFIRMED),))
+
+
+def _publish(job: Job, work: _Work, turn: Turn) -> Report | None:
+    """Merge; None where another mission merged it along, and somebody took that back since."""
+    if report := _merged_before(job, work, turn):
+        return report
+    if turn.served:
+        return None
+    return _unless_changed(job, work, turn)
+
+
+def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report:
+    objection = _changed_under_us(job) or _moved_branch(job)
+    return Report(parked(objection)) if objection else _merge(job, work, turn)
+
+
+def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:
+    """Find out whether a merge of this work is on the branch: ours, before a crash, or with others'."""
+    events = [event for _, event in job.services.journal.events(job.mission)]
+    this_time = takewhile(lambda event: not isinstance(event, MissionStarted), reversed(events))
+    proposed = [event for event in this_time if isinstance(event, Proposed) and work.trunk.holds(event.commit)]
+    if not proposed:
+        return None
+    batch = turn.queue.batches.get(job.mission) if turn else None
+    own = next((one for one in proposed if not batch or one.commit != batch.commit), proposed[0])
+    candidate = Candidate(own.commit, own.tree, own.onto)
+    if batch is None or not work.trunk.holds(batch.commit):
+        return _published(work, candidate)
+    if proposed[0].commit == batch.commit:  # it had the turn, and checkouts may not have followed yet
+        work.trunk.publish(Candidate(batch.commit, batch.tree, proposed[0].onto))
+    work.tested_with([name for name in batch.missions if name != job.mission], candidate, batch.tree)
+    said = f"{work.trunk.branch} is now {batch.commit[:12]}"
+    facts = {"merged": own.commit, "onto": own.onto}
+    if work.draft and turn and turn.served:
+        facts[ARCHIVED_AT] = work.at
+    return Report(passed(said), evidence=work.evidence(candidate), facts=facts)
+
+
+def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
+    trunk, state = work.trunk, job.state
+    for _ in range(_MOST_ROUNDS):
+        candidate = work.propose()
+        if candidate.conflicts:
+            paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
+            then = f"{way} rebuilds the work on {state.into} and goes on from there"
+            others = _others(job, trunk, candidate.conflicts)
+            _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{others}", candidate)
+            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}{others}"))
+        car = _green_together(work, turn, candidate) if turn else ()
+        if not (car or (not turn and work.is_green(candidate))):
+            return _red(job, work, candidate)
+        try:
+            report = _publish_car(work, turn, candidate, car)
+        except Overlap as edited:
+            return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
+        if report.signal.verdict is Verdict.PASS:
+            return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
+    return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+
+
+def _red(job: Job, work: _Work, candidate: Candidate) -> Report:
+    """Send back work whose merge is red; where main is red without it, it is not to blame."""
+    state, evidence = job.state, work.evidence(candidate)
+    if candidate.tree in work.breaches:
+        return Report(quarantined(work.breaches[candidate.tree]))
+    way = f"`capsule run {state.parent or job.mission} --rebase` rebuilds the work on it"
+    moved = candidate.onto != state.base
+    then = f"; {state.into} has moved: {way}" if moved else ""
+    others = _others(job, work.trunk) if moved else ""
+    if moved and _is_red(job, candidate.onto):
+        return Report(sent_back(f"{state.into} itself is red at {candidate.onto[:12]}{then}"), evidence=evidence)
+    seen = f"{evidence[0].observed}.{others}\n\n{evidence[0].detail}"
+    _go_back(job, f"The work is green alone, and not on what others merged meanwhile: {seen}", candidate)
+    red = f"gate red on the merge result: {evidence[0].observed}{then}{others}\n\n{evidence[0].detail}"
+    return Report(sent_back(red), evidence=evidence)
+
+
+# ---- several at a time
+
+
+def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[Stacked]:
+    """Return as many of the car as are green together, the mission's own merge first; none where that is red."""
+    car = turn.car(candidate, work)
+    car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
+    known = turn.queue.green
+    green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
+    if not green:
+        green = _halved(work, turn, candidate, car)
+    if not green:
+        return car[:1] if work.is_green_after_all(candidate) else ()
+    work.tested_with([one.mission for one in car[1:green]], candidate, car[green - 1].tree)
+    return car[:green]
+
+
+def _halved(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
+    """Count how many of the car are green together; where not all are, find the first that is red by halves."""
+    green, red, tried = 0, len(car) + 1, len(car)
+    while red - green > 1:
+        is_green = _tested(turn, car[:tried], work, candidate)
+        green, red = (tried, red) if is_green else (green, tried)
+        tried = (green + red) // 2
+    return green
+
+
+def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
+    services = turn.job.services
+    began = services.clock.seconds()
+    green = work.is_green(Candidate(car[-1].commit, car[-1].tree, first.onto))
+    if services.limits.batch > 1:
+        now, seconds = services.clock.now(), round(services.clock.seconds() - began, 3)
+        names = tuple(one.mission for one in car)
+        turn.note(Batched(at=now, missions=names, tree=car[-1].tree, green=green, seconds=seconds))
+    return green
+
+
+def _withdrawn(job: Job, mission: str) -> bool:
+    """Tell whether a person has closed or rewritten the item of one that would be merged along."""
+    now = job.services.tracker.item(mission)
+    return now.status is Status.DONE or not same_words(load_state(job.services, mission).item, now, job.services.redact)
+
+
+def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report:
+    """Move main to the merge, or to one commit that brings the merges of the whole car."""
+    job, clock = work.job, work.job.services.clock
+    names = tuple(one.mission for one in car)
+    entering = candidate
+    if names[1:]:
+        entering = work.trunk.gather(car[-1].commit, _batch_message(car))
+    job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
+    if turn and job.services.limits.batch > 1:
+        turn.note(Batched(at=clock.now(), missions=names, tree=entering.tree, green=True, commit=entering.commit))
+    report = _published(work, entering, work.evidence(candidate))
+    if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
+        return report
+    for one in car[1:]:
+        turn.note(Served(at=clock.now(), mission=one.mission, key=job.step.key, seconds=0.0))
+    return replace(report, facts={**report.facts, "merged": car[0].commit, "onto": car[0].onto})
+
+
+def _batch_message(car: Sequence[Stacked]) -> str:
+    names = ", ".join(one.mission for one in car)
+    return f"Merge {len(car)} missions: {names}\n\n{BATCH}{names}\n"
+
+
+# ---- one merge
+
+
+def _go_back(job: Job, why: str, candidate: Candidate) -> None:
+    """Send the work back by itself where main has moved under it; the third time a person decides."""
+    state = job.state
+    workers = any(phase.role is Role.WORKER for phase in state.workflow.phases)
+    if candidate.onto == state.base or state.parent or not workers or state.returns >= _MOST_RETURNS:
+        return
+    job.note(Returned(at=job.services.clock.now(), why=why))
+    raise WentBack(f"{job.mission} goes back.")
+
+
+def _is_red(job: Job, commit: str) -> bool:
+    """Tell whether the tests fail without this mission's work too: then it is not to blame."""
+    claim = Verification(job.state, job.phase, passed(""), job.place, job.services, commit, commit)
+    with guard_repository(job.place):
+        return claim.observe(commit).colour is Colour.RED
+
+
+def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> str:
+    """Name the missions that were merged since the work began, with their diffs; only those that changed the paths."""
+    merges = [merge for merge in trunk.merged_since(job.state.base) if not paths or {*merge.paths} & {*paths}]
+    rows = [f"\n  {merge.mission}: git diff {merge.commit}^1 {merge.commit}" for merge in merges[:_MOST_OTHERS]]
+    return f" Merged meanwhile:{''.join(rows)}" if rows else ""
+
+
+def _merge_message(job: Job) -> str:
+    """Name the item; trailers say what made the merge, so that `git log` can be asked."""
+    state, events = job.state, job.services.journal.events(job.mission)
+    trailers = trailers_of(read_mission(event for _, event in events))
+    if state.parent:
+        trailers.append(f"Capsule-Step: {job.mission}/{job.step.key}")
+    rows = "\n".join(trailers)
+    return job.services.redact(f"Merge {commit_message(state.item.id, state.item.title)}\n\n{rows}\n")
+
+
+def _in_the_way(job: Job, edited: Overlap) -> str:
+    """Main does not move over an edit of the user's: left as it is, their next commit would take the merge out."""
+    state = job.state
+    reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
+    mission = state.parent or state.mission
+    merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
+    blocked = state_store_of(state, job.services).waits_for_unblock
+    then = f"capsule unblock {mission}; capsule run {mission}" if blocked else merge
+    return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
+
+
+def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
+    trunk = work.trunk
+    published = trunk.publish(candidate)
+    if not published.moved:
+        return Report(sent_back(f"{trunk.branch} moved."))
+    left = ", ".join(published.left_alone)
+    warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
+    facts = {"merged": candidate.commit, "onto": candidate.onto}
+    return Report(
+        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
+    )
+
+
+def _changed_under_us(job: Job) -> str:
+    """Ask before anything is merged, where a human closed or rewrote the item meanwhile."""
+    state = job.state
+    if state.parent:
+        return ""
+    now = job.services.tracker.item(state.item.id)
+    unchanged = same_words(state.item, now, job.services.redact)
+    found = "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
+    if not found:
+        return ""
+    job.note(MovedByHand(at=job.services.clock.now(), what="item", expected=state.item.status.value, found=found))
+    return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
+
+
+def _moved_branch(job: Job) -> str:
+    """Object to commits that came after the last recorded step, unverified; going on by hand adopts them."""
+    known, found = job.state.checkpoint, job.place.head()
+    if known is None or known.head == found:
+        return ""
+    job.note(MovedByHand(at=job.services.clock.now(), what="branch", expected=known.head, found=found))
+    return f"the branch moved to {found[:12]} after it was approved; nothing was merged, everything is kept"

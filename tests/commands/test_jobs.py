@@ -1,0 +1,251 @@
+"""`capsule run --jobs N`: several missions at the same time, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import MissionStarted, Recorded, RunStarted, Spawned, StepBegun, StepEnded
+from capsule.journals.sqlite import SqliteJournal
+from tests.costs import LONG, eventually
+
+from .backlog_project import BacklogProject
+from .backlog_script import honest, turn
+from .conftest import PASS, Project, Script, assert_clear
+from .test_campaign import FLOW, row
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("cup", "jug", "pan", "pot")
+
+
+def waits(condition: str) -> str:
+    """A command that ends once the condition holds, and fails where it never does."""
+    return f"i=0; until {condition}; do sleep 0.05; i=$((i+1)); [ $i -lt 600 ] || exit 1; done"
+
+
+def meets(folder: Path, others: int) -> str:
+    """A command that ends once so many missions have begun it."""
+    return f"touch {folder}/$CAPSULE_ITEM; " + waits(f"[ $(ls {folder} | wc -l) -ge {others} ]")
+
+
+def makes(name: str, *first: str) -> Script:
+    commit = f'echo {name} > {name} && git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    return {"make": [{"run": [*first, commit], "signal": {**PASS, "summary": f"made {name}"}}]}
+
+
+class Shelf(Project):
+    """Four tasks that have nothing to do with each other, each with one agent."""
+
+    def plays(self, by_item: dict[str, Script]) -> None:
+        self._script.write_text(json.dumps({name: makes(name) for name in NAMES} | by_item))
+
+    def merged(self) -> list[str]:
+        subjects = self.git("log", "--first-parent", "--merges", "--format=%s", "main").splitlines()
+        return sorted(subject.partition(":")[0].removeprefix("Merge ") for subject in subjects)
+
+    def is_running(self, mission: str) -> bool:
+        return SqliteJournal(self.path / ".git" / "capsule", read_only=True).holder(mission) is not None
+
+    def has_spawned(self, mission: str, times: int) -> bool:
+        return self.spawned().count(mission) == times
+
+    def runner(self, mission: str) -> int:
+        """Return the process that runs a mission."""
+        pid = SqliteJournal(self.path / ".git" / "capsule", read_only=True).holder(mission)
+        assert pid
+        return pid
+
+    def halted(self) -> list[str]:
+        return [
+            name for name in NAMES if any(isinstance(e, StepEnded) and e.decision.exhausted for e in self.events(name))
+        ]
+
+    def spawned(self) -> list[str]:
+        return [event.mission for event in self.events("_queue") if isinstance(event, Spawned)]
+
+    @contextmanager
+    def working(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`capsule run` as a process that may be killed; what it says is in a file, which runners share with it."""
+        with self.said.open("wb") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "capsule", "run", *words],
+                cwd=self.path,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+            try:
+                yield process
+            finally:
+                process.kill()
+                process.wait()
+
+    @property
+    def said(self) -> Path:
+        return self.path.parent / "said"
+
+
+@pytest.fixture
+def shelf(a_project: Project) -> Shelf:
+    a_project.__class__ = Shelf
+    assert isinstance(a_project, Shelf)
+    a_project.write(".capsule/workflows/short.yaml", FLOW)
+    a_project.beads.write_text("".join(map(row, NAMES)))
+    a_project.commit("a shelf")
+    a_project.always |= {"CAPSULE_WORKFLOW__DEFAULT": "short", "CAPSULE_TRACKER": "beads-file"}
+    a_project.plays({})
+    return a_project
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_so_many_missions_are_run_at_the_same_time(shelf: Shelf, tmp_path: Path) -> None:
+    """Each agent waits until two others are at work, so one after the other would never end."""
+    room = tmp_path / "room"
+    room.mkdir()
+    shelf.plays({name: makes(name, meets(room, 3)) for name in NAMES})
+    said = shelf.capsule("run", "--jobs", "3")
+    assert said.code == 0, said
+    assert shelf.merged() == sorted(NAMES)
+    started = next(event for event in shelf.events("_queue") if isinstance(event, RunStarted))
+    assert started.jobs == 3
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_named_tasks_and_epics_too(shelf: Shelf, tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    shelf.plays({name: makes(name, meets(room, 2)) for name in ("cup", "jug")})
+    said = shelf.capsule("run", "cup", "--target", "jug", "--jobs", "2")
+    assert said.code == 0 and shelf.merged() == ["cup", "jug"], said
+    shelf.beads.write_text(
+        shelf.beads.read_text() + row("set", "epic") + row("fork", parent="set") + row("spoon", parent="set")
+    )
+    for path in room.iterdir():
+        path.unlink()
+    shelf.plays({name: makes(name, meets(room, 2)) for name in ("fork", "spoon")})
+    said = shelf.capsule("run", "set", "--jobs", "2")
+    assert said.code == 0 and shelf.merged() == ["cup", "fork", "jug", "spoon"], said
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_items_of_a_backlog_are_in_different_phases_at_the_same_time(a_backlog: BacklogProject, tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    for number, title in ((1, "find-the-answer"), (2, "ask-again")):
+        item = f"WRK-{number:03}"
+        a_backlog.add(title.replace("-", " ").capitalize())
+        prd = turn("prd", item=item, run=[meets(room, 2)])
+        prd["write"] = {f"changes/{item}_{title}/{item}_{title}_PRD.md": "# Words\n"}
+        a_backlog.play(honest(item, title, prd=[prd]), item)
+    said = a_backlog.capsule("run", "--jobs", "2")
+    assert said.code == 0 and a_backlog.ids() == [], said
+    stored = [
+        event.commit
+        for item in ("WRK-001", "WRK-002")
+        for event in a_backlog.events(item)
+        if isinstance(event, Recorded)
+    ]
+    assert len(stored) == len(set(stored)) == 18, "one commit for each step"
+    assert set(a_backlog.git("rev-list", "--first-parent", "main").split()) > set(stored)
+    assert not a_backlog.git("status", "--porcelain")
+
+
+@pytest.mark.promise("jobs.one-cap")
+def test_two_runners_never_both_take_the_last_agent(shelf: Shelf) -> None:
+    said = shelf.capsule("run", "--jobs", "4", "--cap", "3")
+    assert said.code == 0, said
+    assert len(shelf.spawned()) == 3
+    assert len(shelf.merged()) == 3
+    assert "cap: 3 of 3 phases used" in said.out
+
+
+@pytest.mark.promise("jobs.breaker")
+def test_the_breaker_reads_ends_in_the_order_they_were_journaled(shelf: Shelf, tmp_path: Path) -> None:
+    """Two fail while a third is at work: that one goes to its end, and the fourth, which waits for it, never starts."""
+    shelf.beads.write_text("".join([*map(row, NAMES[:3]), row("pot", waits_for="pan")]))
+    fails = {"make": [{"write": {"tests/test_clay.sh": "exit 1\n"}, "signal": PASS}]}
+    wait = waits(f"[ -e {tmp_path}/over ]")
+    shelf.plays({"cup": fails, "jug": fails, "pan": makes("pan", wait)})
+    shelf.always["CAPSULE_EXECUTION__MAX_RETRIES"] = "0"
+    with shelf.working("--jobs", "3", "--output", "plain") as run:
+        assert eventually(lambda: len(shelf.halted()) == 2, 10), shelf.said.read_text()
+        (tmp_path / "over").touch()
+        assert run.wait(5 * LONG) == 3, shelf.said.read_text()
+    assert "breaker: 2 items in a row" in shelf.said.read_text()
+    assert shelf.merged() == ["pan"] and not shelf.events("pot")
+
+
+@pytest.mark.promise("jobs.killed-queue")
+def test_a_queue_that_was_killed_finds_its_runners_and_keeps_the_count(shelf: Shelf, tmp_path: Path) -> None:
+    wait = waits(f"[ -e {tmp_path}/over ]")
+    shelf.plays({name: makes(name, wait) for name in NAMES})
+    with shelf.working("--jobs", "2", "--cap", "3") as run:
+        assert eventually(lambda: len(shelf.spawned()) == 2)
+        run.kill()
+        run.wait()
+    with shelf.working("--jobs", "2") as again:
+        assert eventually(lambda: sum(isinstance(event, RunStarted) for event in shelf.events("_queue")) == 2)
+        (tmp_path / "over").touch()
+        assert again.wait(5 * LONG) == 0, shelf.said.read_text()
+    begun = [event for name in NAMES for event in shelf.events(name) if isinstance(event, StepBegun) and event.spawns]
+    assert len(begun) == len(shelf.spawned()) == 4, "nothing is started twice"
+    assert sum(isinstance(event, MissionStarted) for name in NAMES for event in shelf.events(name)) == 4
+    assert shelf.merged() == sorted(NAMES)
+
+
+@pytest.mark.promise("jobs.killed-runner")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_run_survives_the_death_of_a_runner(shelf: Shelf, tmp_path: Path, jobs: str) -> None:
+    """The mission goes on where it was, in a new process; the others notice nothing."""
+    there = tmp_path / "there"
+    shelf.plays({"cup": makes("cup", f"[ -e {there} ] || {{ touch {there}; sleep 600; }}")})
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("--jobs", jobs) as run:
+        assert eventually(there.exists)
+        os.kill(shelf.runner("cup"), signal.SIGKILL)
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted(NAMES)
+    assert sum(isinstance(event, MissionStarted) for event in shelf.events("cup")) == 1
+
+
+@pytest.mark.promise("jobs.killed-runner")
+def test_a_mission_whose_process_is_killed_again_and_again_needs_you(shelf: Shelf) -> None:
+    shelf.plays({"cup": makes("cup", "sleep 600")})
+    with shelf.working("--jobs", "2") as run:
+        for started in (1, 2, 3):
+            assert eventually(partial(shelf.has_spawned, "cup", started))
+            os.kill(shelf.runner("cup"), signal.SIGKILL)
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted({*NAMES} - {"cup"})
+    said = shelf.said.read_text()
+    assert "The process of cup was killed by SIGKILL" in said and "capsule run cup" in said
+
+
+def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
+    wait = waits(f"[ -e {tmp_path}/over ]")
+    shelf.plays({name: makes(name, wait) for name in NAMES})
+    with shelf.working("--jobs", "3") as run:
+        assert eventually(lambda: len(shelf.spawned()) == 3)
+        os.kill(run.pid, signal.SIGINT)
+        assert run.wait(5 * LONG) == 130, shelf.said.read_text()
+    assert not any(map(shelf.is_running, NAMES))
+    (tmp_path / "over").touch()
+    assert shelf.capsule("run", "--jobs", "3").code == 0
+    assert shelf.merged() == sorted(NAMES)
+
+
+@pytest.mark.parametrize("jobs", ["0", "many", "-1", "1.5"])
+def test_a_number_of_jobs_that_makes_no_sense_is_refused(shelf: Shelf, jobs: str) -> None:
+    assert_clear(shelf.say("run", "--jobs", jobs), 2, "it must be auto or a whole number, 1 or more", "Fix the value")
+    assert not shelf.events("_queue")

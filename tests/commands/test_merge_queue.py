@@ -1,0 +1,234 @@
+"""Missions that are ready at the same time are merged one after the other, and none is parked for being late."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from capsule.core.event import Batched, Observed, Queued, Rebased, Returned, Served, StepEnded
+from capsule.core.merge_queue import merge_stream
+from tests.costs import LONG
+
+from .conftest import PASS, Project, Script, Turn
+from .test_campaign import FLOW, row
+from .test_jobs import meets
+
+pytestmark = pytest.mark.slow
+
+COMMIT = 'git add -A . && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+ANSWER = "grep -q '<<<<' shared && { grep -v '[<>=]' shared | sort -u > new; mv new shared; }; " + COMMIT
+
+
+def makes(*commands: str) -> Turn:
+    return {"run": [*commands], "signal": PASS}
+
+
+class Race(Project):
+    """Tasks that are run at the same time, by a command each."""
+
+    def set_up(self, names: list[str], scripts: dict[str, Script]) -> None:
+        self.write(".capsule/workflows/short.yaml", FLOW)
+        self.write("shared", "first\n")
+        self.write("tests/test_together.sh", "! { [ -e left ] && [ -e right ]; }\n")
+        self.beads.write_text("".join(map(row, names)))
+        self.commit("a race")
+        self.always |= {"CAPSULE_WORKFLOW__DEFAULT": "short", "CAPSULE_TRACKER": "beads-file"}
+        self._script.write_text(json.dumps(scripts))
+
+    def run_all(self, names: list[str]) -> dict[str, int]:
+        """Run each by a command of its own, all at once; return their exit codes."""
+        with ExitStack() as files:
+            running = {name: self._start(name, files.enter_context(self._said(name).open("wb"))) for name in names}
+            try:
+                return {name: process.wait(5 * LONG) for name, process in running.items()}
+            finally:
+                for process in running.values():
+                    process.kill()
+
+    def _start(self, name: str, said: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "capsule", "run", name],
+            cwd=self.path,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+        )
+
+    def _said(self, name: str) -> Path:
+        return self.path.parent / f"{name}.said"
+
+    def words(self, name: str) -> str:
+        return self._said(name).read_text()
+
+    def merges(self) -> list[str]:
+        return self.git("log", "--first-parent", "--merges", "--format=%s", "main").splitlines()
+
+    def assert_every_merge_was_tested(self, names: list[str]) -> None:
+        """Each tree on main was green, and seen to be so."""
+        green = {
+            event.observation.tree
+            for name in names
+            for event in self.events(name)
+            if isinstance(event, Observed) and event.observation.colour.value == "green"
+        }
+        for commit in self.git("rev-list", "--first-parent", "--merges", "main").split():
+            assert self.git("rev-parse", f"{commit}^{{tree}}") in green
+
+    def assert_merged_once(self, names: list[str]) -> None:
+        """Each has a merge of its own in the history of main, which brings what it made and nothing else."""
+        told = self.git("log", "--merges", "--format=%H %(trailers:key=Capsule-Mission,valueonly,separator=)", "main")
+        merged = sorted((line.split()[1], line.split()[0]) for line in told.splitlines() if " " in line.strip())
+        assert [name for name, _ in merged] == sorted(names)
+        for name, commit in merged:
+            assert self.git("diff", "--name-only", f"{commit}^1", commit) == name
+
+    def batches(self) -> list[Batched]:
+        return [event for event in self.events(merge_stream("main")) if isinstance(event, Batched)]
+
+
+@pytest.fixture
+def race(a_project: Project) -> Race:
+    a_project.__class__ = Race
+    assert isinstance(a_project, Race)
+    return a_project
+
+
+@pytest.mark.promise("merge-queue.all-merged", "merge-queue.in-turn")
+def test_eight_that_are_ready_at_once_are_all_merged(race: Race, tmp_path: Path) -> None:
+    """The gate is slow, so that each has to wait for the others; without a queue they would overtake each other."""
+    names = [f"task-{number}" for number in range(8)]
+    room = tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.3\n")
+    race.set_up(names, {name: {"make": [makes(meets(room, 8), f"touch {name}", COMMIT)]} for name in names})
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    assert len(race.merges()) == len(set(race.merges())) == 8
+    race.assert_every_merge_was_tested(names)
+    tried = [sum(isinstance(event, StepEnded) and event.phase == "publish" for event in race.events(n)) for n in names]
+    assert tried == [1] * 8
+    waited = [name for name in names if any(isinstance(event, Queued) for event in race.events(name))]
+    turns = [event.mission for event in race.events(merge_stream("main")) if isinstance(event, Served)]
+    assert len(waited) >= 4 and sorted(turns) == sorted(waited)
+    assert not race.git("worktree", "list").splitlines()[1:]
+
+
+@pytest.mark.promise("merge-queue.returned")
+def test_work_that_conflicts_goes_back_by_itself_and_is_told_with_whom(race: Race, tmp_path: Path) -> None:
+    names, room = ["early", "late"], tmp_path / "room"
+    room.mkdir()
+    turns = {name: [makes(meets(room, 2), f"echo {name} >> shared", COMMIT), makes(ANSWER)] for name in names}
+    race.set_up(names, {name: {"make": turn} for name, turn in turns.items()})
+    assert race.run_all(names) == {"early": 0, "late": 0}, [race.words(name) for name in names]
+    assert sorted(race.git("show", "main:shared").split()) == ["early", "first", "late"]
+    race.assert_every_merge_was_tested(names)
+    first, second = (subject.split(":")[0].removeprefix("Merge ") for subject in reversed(race.merges()))
+    returned = [event for event in race.events(second) if isinstance(event, Returned)]
+    assert [first in event.why and "conflicts in shared" in event.why for event in returned] == [True]
+    assert sum(isinstance(event, Rebased) for event in race.events(second)) == 1
+    assert not any(isinstance(event, Returned) for event in race.events(first))
+    assert f"! {second} goes back: Its merge into main conflicts in shared." in race.words(second)
+
+
+@pytest.mark.promise("merge-queue.returned", "merge-queue.needs-you")
+def test_two_that_are_green_alone_and_red_together_do_not_both_get_in(race: Race, tmp_path: Path) -> None:
+    names, room = ["left", "right"], tmp_path / "room"
+    room.mkdir()
+    make = {name: [makes(meets(room, 2), f"touch {name}", COMMIT), makes("true"), makes("true")] for name in names}
+    race.set_up(names, {name: {"make": turns} for name, turns in make.items()})
+    codes = race.run_all(names)
+    assert sorted(codes.values()) == [0, 1], [race.words(name) for name in names]
+    merged, parked = sorted(names, key=codes.__getitem__)
+    assert race.merges() == [f"Merge {merged}: The {merged}"]
+    events = race.events(parked)
+    returned = [event for event in events if isinstance(event, Returned)]
+    assert returned and all(merged in event.why for event in returned)
+    assert not any(isinstance(event, StepEnded) and "merged" in event.outcome.facts for event in events)
+
+
+@pytest.mark.promise("merge-queue.batch")
+def test_a_batch_enters_main_as_one_commit_and_each_keeps_its_own_merge(race: Race, tmp_path: Path) -> None:
+    names = [f"task-{number}" for number in range(8)]
+    room = tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.5\n")
+    race.set_up(names, {name: {"make": [makes(meets(room, 8), f"touch {name}", COMMIT)]} for name in names})
+    race.always |= {"CAPSULE_MERGE__BATCH": "4"}
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    race.assert_every_merge_was_tested(names)
+    race.assert_merged_once(names)
+    published = [batch for batch in race.batches() if batch.commit]
+    assert sorted(name for batch in published for name in batch.missions) == names
+    assert race.git("rev-list", "--first-parent", "--merges", "main").split() == [
+        batch.commit for batch in reversed(published)
+    ]
+    assert len(published) <= 5 and all(len(batch.missions) <= 4 for batch in published)
+    assert race.git("status", "--porcelain", "--", ".", ":!.beads") == ""
+    together = next(batch for batch in published if len(batch.missions) > 1)
+    for name in together.missions:
+        others = [other for other in together.missions if other != name]
+        ended = next(e for e in race.events(name) if isinstance(e, StepEnded) and e.phase == "publish")
+        assert all(other in ended.outcome.evidence[0].observed for other in others)
+        race.git("revert", "--no-edit", "-m", "1", ended.outcome.facts["merged"])
+        assert not (race.path / name).exists()
+
+
+@pytest.mark.promise("merge-queue.batch")
+def test_a_red_batch_is_halved_until_the_one_is_found_that_is_red(race: Race, tmp_path: Path) -> None:
+    names, room = ["left", "one", "right", "three", "two", "zero"], tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.4\n")
+    again = [makes("true"), makes("true")]
+    race.set_up(names, {n: {"make": [makes(meets(room, 6), f"touch {n}", COMMIT), *again]} for n in names})
+    race.always |= {"CAPSULE_MERGE__BATCH": "4"}
+    codes = race.run_all(names)
+    parked = [name for name, code in codes.items() if code]
+    assert parked in (["left"], ["right"]), [race.words(name) for name in names]
+    race.assert_every_merge_was_tested(names)
+    race.assert_merged_once([name for name in names if name not in parked])
+    for commit in race.git("rev-list", "--first-parent", "main").split():
+        held = race.git("ls-tree", "--name-only", commit).split()
+        assert not {"left", "right"} <= {*held}
+    other = next(name for name in ("left", "right") if name not in parked)
+    returned = [event for event in race.events(parked[0]) if isinstance(event, Returned)]
+    assert returned and all(other in event.why for event in returned)
+    assert not any(isinstance(event, Returned) for name in names if name not in parked for event in race.events(name))
+
+
+@pytest.mark.promise("merge-queue.train")
+def test_several_are_tested_at_the_same_time_each_on_those_before_it(race: Race, tmp_path: Path) -> None:
+    names = [f"task-{number}" for number in range(6)]
+    room, tests = tmp_path / "room", tmp_path / "tests"
+    room.mkdir()
+    tests.mkdir()
+    busy = f"touch {tests}/$$; sleep 1; ls {tests} | wc -l >> {tmp_path}/at-once; rm {tests}/$$\n"
+    race.set_up(names, {name: {"make": [makes(meets(room, 6), f"touch {name}", COMMIT)]} for name in names})
+    race.write("tests/test_busy.sh", f"[ -e task-0 ] || [ -e task-1 ] || exit 0; {busy}")
+    race.commit("busy tests")
+    race.always |= {"CAPSULE_EXECUTION__GATES": "3", "CAPSULE_SANDBOX": "off"}
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    race.assert_every_merge_was_tested(names)
+    race.assert_merged_once(names)
+    assert len(race.merges()) == 6
+    assert max(map(int, (tmp_path / "at-once").read_text().split())) >= 2
+
+
+@pytest.mark.promise("merge-queue.asked-again")
+def test_a_merge_that_is_red_only_once_is_merged(race: Race, tmp_path: Path) -> None:
+    """The first test run with both pieces of work fails, and the second does not."""
+    names, room, once = ["early", "late"], tmp_path / "room", tmp_path / "once"
+    room.mkdir()
+    race.write(
+        "tests/test_flaky.sh", f"[ -e early ] && [ -e late ] || exit 0; [ -e {once} ] || {{ touch {once}; exit 1; }}\n"
+    )
+    race.set_up(names, {name: {"make": [makes(meets(room, 2), f"touch {name}", COMMIT)]} for name in names})
+    race.always |= {"CAPSULE_SANDBOX": "off"}
+    assert race.run_all(names) == {"early": 0, "late": 0}, [race.words(name) for name in names]
+    assert once.exists() and len(race.merges()) == 2
+    assert not any(isinstance(event, Returned) for name in names for event in race.events(name))

@@ -1,0 +1,65 @@
+"""Missions side by side: each has numbers of its own, and is not blamed for what another did to its tests."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import Observed
+from capsule.system.neighbours import PORTS_EACH, PORTS_FROM, Neighbours
+from tests.costs import LONG
+
+from .conftest import ITEM, Project, honest, said
+
+NUMBERS = 'echo "$CAPSULE_SLOT $CAPSULE_PORT_BASE"'
+
+
+@pytest.mark.promise("side-by-side.slots")
+def test_agents_and_tests_of_a_mission_have_the_same_slot_and_ports(a_project: Project, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    write = {"answer": "42\n"}
+    a_project.play(honest(execute=[said("PASS", run=[f"{NUMBERS} >> {told}.agent"], write=write)]))
+    with closing(Neighbours(a_project.home / ".cache" / "capsule")) as other:
+        assert other.slot == 0
+        answer = a_project.run(CAPSULE_EVIDENCE__TEST=f"{NUMBERS} >> {told}.tests; sh tests/all.sh")
+    assert answer.code == 0, answer
+    for who in ("agent", "tests"):
+        assert {*Path(f"{told}.{who}").read_text().splitlines()} == {f"1 {PORTS_FROM + PORTS_EACH}"}
+
+
+@pytest.mark.slow
+@pytest.mark.promise("side-by-side.asked-alone")
+def test_two_suites_that_want_the_same_port_are_both_merged(a_project: Project, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(1)"
+    a_project.write("tests/serve.py", serve)
+    a_project.write("tests/test_serve.sh", f"{sys.executable} -S tests/serve.py\n")
+    a_project.commit("a server")
+    (tmp_path / "beside").mkdir()
+    shutil.copytree(a_project.path, tmp_path / "beside" / "project", symlinks=True)
+    other = Project(tmp_path / "beside" / "project", tmp_path / "beside")
+    other.always["HOME"] = str(a_project.home)
+    with a_project.running() as one, other.running() as two:
+        assert (one.wait(5 * LONG), two.wait(5 * LONG)) == (0, 0)
+    events = [event for project in (a_project, other) for event in project.events()]
+    seen = [event.observation for event in events if isinstance(event, Observed)]
+    assert any(each.alone for each in seen)
+    assert (a_project.answer(), other.answer()) == ("42", "42")
+
+
+@pytest.mark.promise("side-by-side.disk")
+def test_doctor_and_run_warn_where_a_mission_does_not_fit(a_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "there is room for a mission" in a_project.say("doctor", "--no-tests").out
+    usage = shutil.disk_usage(a_project.path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))  # a real one takes a mount
+    words = "1.0 MB are left on the disk of"
+    assert words in a_project.say("doctor", "--no-tests").out
+    for target in ((ITEM,), ()):
+        ran = a_project.say("run", *target)
+        assert words in ran.out + ran.err, target

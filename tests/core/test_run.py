@@ -1,0 +1,148 @@
+"""Whether a run may start another agent: its cap, its breaker, and its share of the budget."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.core.decide import Decision, Move
+from capsule.core.errors import NotYet, Paused
+from capsule.core.event import (
+    AgentEnded,
+    Allowance,
+    Event,
+    Outcome,
+    RunEnded,
+    RunStarted,
+    Spawned,
+    StepEnded,
+    Usage,
+)
+from capsule.core.run import Tally, admitted, agent_ended, open_run
+from capsule.core.signal import Signal, Verdict
+
+AT = "2026-01-05T09:00:00Z"
+EXHAUSTED = Decision(Move.PARK, Verdict.FAILED, exhausted=True)
+BLOCKED = Decision(Move.PARK, Verdict.BLOCKED)
+TRIPPED = Decision(Move.PARK, Verdict.PASS, vetoed=True)
+PASSED = Decision(Move.ADVANCE, Verdict.PASS)
+MORE = Decision(Move.REPEAT, Verdict.MORE)
+
+
+def ended(decision: Decision, mission: str = "m", key: str = "code#1", usd: float | None = None) -> AgentEnded:
+    outcome = Outcome(signal=Signal(verdict=decision.verdict), usage=Usage(usd=usd))
+    step = StepEnded(at=AT, key=key, phase="code", run=1, outcome=outcome, decision=decision)
+    return agent_ended(mission, step)
+
+
+@pytest.mark.promise("004-pipeline.breaker", "004-follow-ups.breaker")
+@pytest.mark.parametrize(
+    ("story", "trips"),
+    [
+        ([EXHAUSTED], False),
+        ([EXHAUSTED, EXHAUSTED], True),
+        ([EXHAUSTED, PASSED, EXHAUSTED], False),
+        ([EXHAUSTED, MORE, EXHAUSTED], False),
+        ([EXHAUSTED, BLOCKED, EXHAUSTED], True),
+        ([EXHAUSTED, TRIPPED, EXHAUSTED], True),
+        ([BLOCKED, BLOCKED, TRIPPED, TRIPPED], False),
+        ([PASSED, EXHAUSTED, EXHAUSTED], True),
+    ],
+)
+def test_the_breaker_counts_exhausted_items_in_a_row(story: list[Decision], trips: bool) -> None:
+    tally = Tally()
+    for decision in story:
+        tally = tally.spawned().ended(ended(decision))
+    assert tally.tripped is trips
+    assert tally.spawns == len(story)
+
+
+def spawned(mission: str, **fields: Allowance) -> Spawned:
+    return Spawned(at=AT, mission=mission, key="code#1", **fields)
+
+
+def a_run(*events: Event, cap: int = 9, jobs: int = 1, usd: float | None = None) -> list[Event]:
+    return [RunStarted(at=AT, cap=cap, jobs=jobs, budget=Allowance(usd=usd)), *events]
+
+
+def started(run: list[Event], *missions: str) -> dict[str, float | None]:
+    """Start an agent for each mission, as the journal does; return the share of each."""
+    shares = {}
+    for mission in missions:
+        start = admitted(spawned(mission), run)
+        run.append(start)
+        shares[mission] = start.may_use.usd
+    return shares
+
+
+def test_the_last_spawn_is_taken_once() -> None:
+    run = a_run(cap=2, jobs=3)
+    started(run, "a", "b")
+    with pytest.raises(Paused, match="2 of 2"):
+        admitted(spawned("c"), run)
+
+
+def test_a_tripped_breaker_starts_nothing_while_others_are_at_work() -> None:
+    run = a_run(jobs=3)
+    started(run, "a", "b", "c")
+    run += [ended(EXHAUSTED, "b"), ended(EXHAUSTED, "a")]
+    with pytest.raises(Paused, match="in a row"):
+        admitted(spawned("d"), run)
+
+
+def test_the_breaker_reads_ends_in_the_order_of_the_stream() -> None:
+    run = a_run(jobs=3)
+    started(run, "a", "b", "c")
+    run += [ended(EXHAUSTED, "c"), ended(PASSED, "a"), ended(EXHAUSTED, "b")]
+    assert admitted(spawned("d"), run).mission == "d"
+
+
+def test_a_run_that_has_ended_starts_nothing() -> None:
+    with pytest.raises(Paused):
+        admitted(spawned("a"), a_run(RunEnded(at=AT, why="done")))
+
+
+def test_one_job_has_all_that_is_left_of_the_budget() -> None:
+    run = a_run(usd=10.0)
+    assert started(run, "a") == {"a": 10.0}
+    run.append(ended(PASSED, "a", usd=4.0))
+    assert started(run, "b") == {"b": 6.0}
+
+
+def test_jobs_share_the_budget_and_never_hold_more_than_there_is() -> None:
+    run = a_run(jobs=4, usd=10.0)
+    assert started(run, "a", "b", "c", "d") == dict.fromkeys("abcd", 2.5)
+    run.append(ended(PASSED, "a", usd=1.0))
+    assert started(run, "e") == {"e": 1.5}
+    assert sum(share.usd or 0 for share in open_run(run).at_work.values()) + 1.0 == 10.0
+
+
+def test_with_too_little_for_another_it_waits_until_one_has_ended() -> None:
+    run = a_run(jobs=2, usd=4.0)
+    started(run, "a")
+    run.append(ended(PASSED, "a", usd=3.0))
+    assert started(run, "b") == {"b": 1.0}
+    with pytest.raises(NotYet):
+        admitted(spawned("c"), run)
+    run.append(ended(PASSED, "b", usd=0.5))
+    assert started(run, "c") == {"c": 0.5}  # less than one has needed, but nobody else is at work
+
+
+def test_an_agent_that_starts_again_has_what_is_left_of_its_share() -> None:
+    run = a_run(jobs=2, usd=4.0)
+    started(run, "a")
+    run.append(AgentEnded(at=AT, mission="a", key="code#1", usage=Usage(usd=0.5), final=False))
+    assert open_run(run).at_work == {("a", "code#1"): Allowance(usd=1.5)}
+    assert open_run(run).spending.usd == 0.5
+    assert open_run(run).spending.runs != open_run(run).spending.priced  # what it uses now is unknown yet
+
+
+def test_tokens_and_time_are_shared_too() -> None:
+    run: list[Event] = [RunStarted(at=AT, cap=9, jobs=2, budget=Allowance(tokens=1001, seconds=60.0))]
+    assert admitted(spawned("a"), run).may_use == Allowance(tokens=501, seconds=30.0)
+
+
+def test_a_breaker_that_has_tripped_stays_so_whoever_succeeds_then() -> None:
+    """The others finish their phases, and their success is no reason to start anything new."""
+    failed = AgentEnded(at="", mission="a", key="x#1", exhausted=True)
+    tally = Tally().ended(failed).ended(failed)
+    assert tally.ended(AgentEnded(at="", mission="b", key="x#1", progress=True)).tripped

@@ -1,0 +1,134 @@
+"""A mission is killed while it waits to be merged, while it merges and while it goes back; the one behind it gets on.
+
+Somebody has the merge queue when the mission and one behind it hand in; then it is free. With a conflict, main is moved
+by hand meanwhile: the work goes back, and is rebuilt on that.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import Queued
+from capsule.core.merge_queue import merge_stream
+from capsule.journals.sqlite import SqliteJournal
+from tests.costs import LONG, eventually
+
+from .ending import Ending, check_no_strays, ending_of, events_of, names_of
+from .points import is_event, sample
+from .project import ITEM, OTHER, Project, make_project, script_for
+
+MakeProject = Callable[[], Project]
+STREAM = merge_stream("main")
+PAGE = f"docs/{ITEM}.md"
+WITHOUT = ("queued", "proposed", "served", "step_ended")
+WITH = ("queued", "returned", "served", "rebased", "step_begun", "step_ended", "observed", "proposed")
+"""Kinds of what is journaled from the queue to the merge, without and with a conflict."""
+SIDES = ("before", "after")
+TRIED = 3
+"""Of the points of each, unless CAPSULE_CRASH_ALL=1 is set."""
+
+
+@pytest.fixture(scope="session")
+def two_tasks() -> list[Path]:
+    """What the first test made for those after it."""
+    return []
+
+
+@pytest.fixture
+def a_race(two_tasks: list[Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, mark: str) -> MakeProject:
+    if not two_tasks:
+        two_tasks.append(tmp_path_factory.mktemp("race") / "template")
+        make_project(two_tasks[0])
+        scripts = {item: script_for(item) for item in (ITEM, OTHER)}
+        again = scripts[ITEM]["execute"][-1]
+        solved = {**again, "run": [f"echo solved > {PAGE}"]}
+        scripts[ITEM]["execute"].append(solved)
+        (two_tasks[0] / "script.json").write_text(json.dumps(scripts))
+        subprocess.run(["git", "commit", "-qam", "second"], cwd=two_tasks[0], check=True)
+    numbers = count()
+    return lambda: Project(two_tasks[0], tmp_path / f"race-{next(numbers)}", mark)
+
+
+def run_race(project: Project, *, conflict: bool, **told: str) -> tuple[int, int]:
+    """Let both wait for their turn, then free it; return how the mission and the one behind it ended."""
+    journal = SqliteJournal(project.path / ".git" / "capsule")
+    with ThreadPoolExecutor(2) as side_by_side:
+        with journal.claim(STREAM):
+            first = side_by_side.submit(project.drive, ITEM, **told)
+            assert eventually(lambda: first.done() or waits(project, ITEM), LONG)
+            second = side_by_side.submit(project.run, OTHER)
+            assert eventually(lambda: waits(project, OTHER), LONG)
+            if conflict:
+                (project.path / "docs").mkdir(exist_ok=True)
+                (project.path / PAGE).write_text("mine\n")
+                project.git("add", PAGE)
+                project.git("commit", "-q", "-m", "by hand", "--", PAGE)
+        journal.close()
+        return first.result().returncode, second.result().returncode
+
+
+def waits(project: Project, item: str) -> bool:
+    return any(isinstance(event, Queued) for event in events_of(project, item))
+
+
+def ending(project: Project, mark: str) -> Ending:
+    """How it ended, but for who of the two was first."""
+    check_no_strays(project, mark)
+    found = ending_of(project)
+    return replace(found, commits=tuple(sorted(found.commits)), worklog="")
+
+
+@pytest.fixture(params=[False, True], ids=["straight", "conflict"])
+def conflict(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.mark.promise("merge-queue.killed")
+def test_killed_in_the_merge_queue_it_ends_the_same_and_others_get_on(
+    a_race: MakeProject, conflict: bool, tmp_path: Path, mark: str
+) -> None:
+    undisturbed, record = a_race(), tmp_path / "points"
+    assert run_race(undisturbed, conflict=conflict, CRASH_RECORD=str(record)) == (0, 0)
+    expected = ending(undisturbed, mark)
+    points = from_queue_to_merge(record)
+    names = from_queue_to_merge_by_journal(undisturbed)
+    assert [point for point in points if is_event(point)] == [f"{side} {n}" for n in names for side in SIDES]
+    assert {name.split()[0] for name in names} == {*(WITH if conflict else WITHOUT)}
+    for point in chosen(points):
+        project = a_race()
+        code, behind = run_race(project, conflict=conflict, CRASH_AT=point)
+        assert (code, behind) == (-signal.SIGKILL, 0), point
+        assert project.run(ITEM).returncode == 0, point
+        assert ending(project, mark) == expected, point
+        project.remove()
+
+
+def chosen(points: list[str]) -> list[str]:
+    """Everything that is journaled, and the move of the branch itself."""
+    tried = [point for point in points if is_event(point) or "trunk.publish" in point or "place.gate" in point]
+    return sample(list(dict.fromkeys(tried)), TRIED)
+
+
+def from_queue_to_merge(record: Path) -> list[str]:
+    points = [line.partition("\t")[0] for line in record.read_text().splitlines()]
+    first = points.index(f"before queued {ITEM}")
+    last = max(number for number, point in enumerate(points) if point.startswith(f"after step_ended {ITEM}/publish"))
+    return points[first : last + 1]
+
+
+def from_queue_to_merge_by_journal(project: Project) -> list[str]:
+    """By the two streams alone: a turn that was waited for is over right before its step ends or goes back."""
+    names = names_of(ITEM, events_of(project))
+    last = max(number for number, name in enumerate(names) if name.startswith(f"step_ended {ITEM}/publish"))
+    names = names[names.index(f"queued {ITEM}") : last + 1]
+    ends = next(n for n, name in enumerate(names) if name.startswith(("rebased", f"step_ended {ITEM}/publish")))
+    return [*names[:ends], f"served {STREAM}", *names[ends:]]
