@@ -82,6 +82,7 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {}
 _RUNNING: list[str] = []
 """The checks that run something, in the order in which they are made."""
 _ALWAYS = ("fit-for-main", "files-changed")
+_ON_MERGES = ("canary", "demanded", "as-demanded")
 
 
 _Piece = TypeVar("_Piece", Evidence, Evidence | None)
@@ -118,6 +119,14 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     if not against or not claim.ask_alone():
         return found
     return tuple(_asked_alone(piece) if piece.check in against else piece for piece in _make_checks(claim))
+
+
+def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
+    """Make the checks once more that say of a merge what they said of the work: is its test run honest, and do tests
+    notice when a function is broken that the merge put together from two."""
+    named = {name for phase in claim.state.workflow.phases for name in phase.checks}
+    found = (CHECKS[name](claim) for name in _ON_MERGES if name in named)
+    return tuple(with_acceptance(claim, piece, claim.tree) for piece in found if piece)
 
 
 def _asked_alone(piece: Evidence) -> Evidence:

@@ -38,8 +38,8 @@ class Work(Protocol):
     def propose(self, onto: str = "") -> Candidate:
         """Build its merge on the branch, or on a commit that the branch may become."""
 
-    def is_green(self, candidate: Candidate) -> bool:
-        """Run the tests on a merge, unless that is known."""
+    def is_green(self, candidate: Candidate, along: Sequence[str] = ()) -> bool:
+        """Run the tests on a merge, unless that is known; it may bring the work of other missions along."""
 
     def tree(self, commit: str = "") -> str:
         """Return the tree of a commit, or of the branch."""
@@ -213,7 +213,7 @@ class _Waiting:
         began = services.clock.seconds()
         names = tuple(one.mission for one in car)
         self._tell(f"tested with {', '.join(names[1:])}" if names[1:] else "tested before its turn")
-        green = self._work.is_green(Candidate(car[-1].commit, car[-1].tree, car[0].onto))
+        green = self._work.is_green(Candidate(car[-1].commit, car[-1].tree, car[0].onto), names[1:])
         seconds = round(services.clock.seconds() - began, 3)
         batched = Batched(at=services.clock.now(), missions=names, tree=car[-1].tree, green=green, seconds=seconds)
         queued = Queued(at=batched.at, branch=job.state.into, ahead=line.index(job.mission))

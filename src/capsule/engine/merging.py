@@ -21,8 +21,9 @@ from capsule.core.ledger import archived
 from capsule.core.merge_queue import BATCH
 from capsule.core.proven import trailers_of
 from capsule.core.signal import Verdict
+from capsule.core.state import MissionState
 from capsule.core.workflow import Role
-from capsule.engine.checks import NO_COMMAND, unharmed, with_acceptance
+from capsule.engine.checks import NO_COMMAND, unharmed, verify_merge, with_acceptance
 from capsule.engine.job import (
     Job,
     Report,
@@ -85,46 +86,53 @@ class _Work:
         subject = title if any("committed" in phase.checks for phase in state.workflow.phases) else ""
         return self.trunk.propose(approved, state.base, _merge_message(self.job), self.draft, subject, onto=onto)
 
-    def evidence(self, candidate: Candidate) -> tuple[Evidence, ...]:
+    def evidence(self, candidate: Candidate, along: Sequence[str] = ()) -> tuple[Evidence, ...]:
         if candidate.tree not in self._evidence:
-            self._evidence[candidate.tree] = self._gate(candidate)
+            self._evidence[candidate.tree] = self._gate(candidate, along)
         return self._evidence[candidate.tree]
 
-    def is_green(self, candidate: Candidate) -> bool:
-        red = refuted(self.evidence(candidate)) and self.job.state.policy.verify != "warn"
+    def is_green(self, candidate: Candidate, along: Sequence[str] = ()) -> bool:
+        red = refuted(self.evidence(candidate, along)) and self.job.state.policy.verify != "warn"
         return not red and candidate.tree not in self.breaches
 
     def is_green_after_all(self, candidate: Candidate) -> bool:
         """Ask a red merge once more, before anybody is blamed for it."""
         if candidate.tree in self.breaches:
             return False
-        again = self._gate(candidate, AGAIN)
+        again = self._gate(candidate, variant=AGAIN)
         if refuted(again):
             return False
         self._evidence[candidate.tree] = again
         return True
 
-    def _gate(self, candidate: Candidate, variant: str = "") -> tuple[Evidence, ...]:
-        """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
+    def _gate(self, candidate: Candidate, along: Sequence[str] = (), variant: str = "") -> tuple[Evidence, ...]:
+        """Test the merge, also that its test run is honest; a look-up where main has not moved since the sign-off."""
         job = self.job
         if job.state.policy.verify == "off":
             return ()
-        claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
+        claim = self._claim(job.state, candidate.tree)
         detect_tests(claim)
         if not claim.state.policy.test:
             return (Evidence("gate", _SAID, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
         with guard_repository(job.place) as breaches:
-            seen = claim.run_of(candidate.tree, variant)[0] if variant else claim.observe(candidate.tree)
-            judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
+            tested = _tested_as_a_whole(claim, variant)
+            rest = () if refuted((tested,)) else self._proven_again(claim, candidate, along)
         if breaches:
             self.breaches[candidate.tree] = breaches
-        elif judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
-            return (Evidence("gate", _SAID, judged.observed, judged.standing),)
-        green = seen.colour is Colour.GREEN and not breaches
-        standing = EvidenceStatus.CONFIRMED if green else EvidenceStatus.REFUTED
-        asked = ", asked once more" if variant else ""
-        observed = f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}{company(seen)}{asked}"
-        return (with_acceptance(claim, Evidence("gate", _SAID, observed, standing, seen.tail), candidate.tree),)
+        return (tested, *rest)
+
+    def _proven_again(self, claim: Verification, candidate: Candidate, along: Sequence[str]) -> tuple[Evidence, ...]:
+        """Verify what a merge brings beside what was signed off; where that is nothing, nothing is asked."""
+        states = [claim.state, *(load_state(self.job.services, name) for name in along)]
+        works = [self._claim(one, self.job.place.delivered(one.checkpoint)) for one in states if one.checkpoint]
+        if candidate.tree in [work.tree for work in works]:
+            return ()
+        onto = replace(claim.state, base=candidate.onto)
+        return verify_merge(replace(claim, state=onto, signed_off=works))
+
+    def _claim(self, state: MissionState, tree: str) -> Verification:
+        job = self.job
+        return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree)
 
     def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
         """Take over that it is green as part of a tree that was tested in the same way."""
@@ -205,9 +213,10 @@ def _red(job: Job, work: _Work, candidate: Candidate) -> Report:
     others = _others(job, work.trunk) if moved else ""
     if moved and _is_red(job, candidate.onto):
         return Report(sent_back(f"{state.into} itself is red at {candidate.onto[:12]}{then}"), evidence=evidence)
-    seen = f"{evidence[0].observed}.{others}\n\n{evidence[0].detail}"
+    first = refuted(evidence)[0]
+    seen = f"{first.observed}.{others}\n\n{first.detail}"
     _go_back(job, f"The work is green alone, and not on what others merged meanwhile: {seen}", candidate)
-    red = f"gate red on the merge result: {evidence[0].observed}{then}{others}\n\n{evidence[0].detail}"
+    red = f"gate red on the merge result: {first.observed}{then}{others}\n\n{first.detail}"
     return Report(sent_back(red), evidence=evidence)
 
 
@@ -241,10 +250,10 @@ def _halved(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked
 def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
     services = turn.job.services
     began = services.clock.seconds()
-    green = work.is_green(Candidate(car[-1].commit, car[-1].tree, first.onto))
+    names = tuple(one.mission for one in car)
+    green = work.is_green(Candidate(car[-1].commit, car[-1].tree, first.onto), names[1:])
     if services.limits.batch > 1:
         now, seconds = services.clock.now(), round(services.clock.seconds() - began, 3)
-        names = tuple(one.mission for one in car)
         turn.note(Batched(at=now, missions=names, tree=car[-1].tree, green=green, seconds=seconds))
     return green
 
@@ -337,6 +346,17 @@ def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...]
     return Report(
         passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
     )
+
+
+def _tested_as_a_whole(claim: Verification, variant: str) -> Evidence:
+    seen = claim.run_of(claim.tree, variant)[0] if variant else claim.observe(claim.tree)
+    judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
+    if judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
+        return Evidence("gate", _SAID, judged.observed, judged.standing)
+    standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
+    asked = ", asked once more" if variant else ""
+    observed = f"`{seen.command}` is {seen.colour.value} on {claim.tree[:12]}{company(seen)}{asked}"
+    return with_acceptance(claim, Evidence("gate", _SAID, observed, standing, seen.tail), claim.tree)
 
 
 def _changed_under_us(job: Job) -> str:

@@ -77,6 +77,7 @@ def mutants_of_change(claim: Verification) -> list[Mutant]:
     def found(make: Callable[[str, bytes, bytes], Sequence[Mutant]]) -> list[Mutant]:
         all_of = [(texts[1], mutant) for path, texts in sources.items() for mutant in make(path, *texts)]
         changed = [(text, mutant) for text, mutant in all_of if (mutant.path, mutant.function) not in moved]
+        changed = [(text, mutant) for text, mutant in changed if not _was_signed_off(claim, mutant, text)]
         return [mutant for text, mutant in changed if not is_in_tests(mutant.path, text, mutant.start)]
 
     if made := found(mutants) or found(fillings):
@@ -86,7 +87,14 @@ def mutants_of_change(claim: Verification) -> list[Mutant]:
     added = [each.path for each in claim.changes(base) if each.kind == "A"]
     named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
     sources |= {path: (b"", claim.text(path)) for path in named}
-    return found(leftovers) if claim.new_tests() else []
+    return found(leftovers) if claim.new_tests() and not claim.signed_off else []
+
+
+def _was_signed_off(claim: Verification, mutant: Mutant, text: bytes) -> bool:
+    """Tell of a merge whether it has the function as one of the works that it brings: it was broken there."""
+    around = [d for d in definitions(mutant.path, text) if d.start <= mutant.start and mutant.end <= d.end]
+    whole = text[around[0].start : around[0].end] if around else text
+    return any(whole in work.text(mutant.path) for work in claim.signed_off)
 
 
 def survivors(claim: Verification) -> list[Mutant]:

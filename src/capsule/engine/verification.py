@@ -55,6 +55,8 @@ class Verification(Struct):
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
     doubtful: dict[str, Callable[[], tuple[Observation, TestReport]]] = field(default_factory=dict)
     """What was looked at and may be another mission's fault, each with what asks it again alone."""
+    signed_off: Sequence[Verification] = ()
+    """Of a merge: every work that it brings, as it was signed off. What is new is known from there."""
 
     @property
     def base_tree(self) -> str:
@@ -144,6 +146,8 @@ class Verification(Struct):
 
     def baseline(self) -> Baseline | None:
         """Return how the tests of the base ended, by name; None where they told no names."""
+        if self.signed_off:
+            return self.signed_off[0].baseline()
         if self.state.policy.first_tests:
             return Baseline(TestReport(complete=True))
         seen, report = self.observe(self.base_tree), self.run_of(self.base_tree)[1]
@@ -156,6 +160,8 @@ class Verification(Struct):
 
     def new_tests(self) -> list[str]:
         """Return the tests that are new or changed, by name; none where names are not told."""
+        if self.signed_off:
+            return list(dict.fromkeys(name for work in self.signed_off for name in work.new_tests()))
         base, now = self.baseline(), self.now
         return fresh_tests(base, now, self.test_edits()) if base and now.complete else []
 
