@@ -398,8 +398,8 @@ class MemoryTrunk:
         tree = self._repository.graft(merged, onto)
         return Candidate(self._repository.commit(tree, [onto, tip], message), tree, onto, conflicts)
 
-    def gather(self, last: str, message: str) -> Candidate:
-        onto, tree = self.tip(), self.tree(last)
+    def gather(self, last: str, onto: str, message: str) -> Candidate:
+        tree = self.tree(last)
         return Candidate(self._repository.commit(tree, [onto, last], message), tree, onto)
 
     def merged_since(self, base: str) -> list[MissionMerge]:

@@ -368,8 +368,8 @@ class Trunk(Protocol):
         `draft` says what else is to be in it: from the commit it is built on to the content of files.
         """
 
-    def gather(self, last: str, message: str) -> Candidate:
-        """Build one merge commit that brings a chain of merges, of which this is the last."""
+    def gather(self, last: str, onto: str, message: str) -> Candidate:
+        """Build one merge commit on `onto` that brings a chain of merges, of which this is the last."""
 
     def merged_since(self, base: str) -> Sequence[MissionMerge]:
         """List the merges of missions that came to it after this commit, the newest first."""

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from capsule.core.event import Batched, Observed, Queued, Rebased, Returned, Served, StepEnded
+from capsule.core.event import Batched, HandedIn, Observed, Queued, Rebased, Returned, Served, StepEnded
 from capsule.core.merge_queue import merge_stream
-from tests.costs import LONG
+from capsule.journals.sqlite import SqliteJournal
+from tests.costs import LONG, eventually
 
 from .conftest import PASS, Project, Script, Turn
 from .test_campaign import FLOW, row
-from .test_jobs import meets
+from .test_jobs import meets, waits
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +151,7 @@ def test_two_that_are_green_alone_and_red_together_do_not_both_get_in(race: Race
     assert race.merges() == [f"Merge {merged}: The {merged}"]
     events = race.events(parked)
     returned = [event for event in events if isinstance(event, Returned)]
-    assert returned and all(merged in event.why for event in returned)
+    assert returned and all(f"{merged}: git diff " in event.why for event in returned)
     assert not any(isinstance(event, StepEnded) and "merged" in event.outcome.facts for event in events)
 
 
@@ -232,3 +235,133 @@ def test_a_merge_that_is_red_only_once_is_merged(race: Race, tmp_path: Path) -> 
     assert race.run_all(names) == {"early": 0, "late": 0}, [race.words(name) for name in names]
     assert once.exists() and len(race.merges()) == 2
     assert not any(isinstance(event, Returned) for name in names for event in race.events(name))
+
+
+# ---- what people do while a merge is tested
+
+
+@contextmanager
+def while_it_is_tested(race: Race, folder: Path, when: str, does: Callable[[], object]) -> Iterator[None]:
+    """Let the tests wait, once a tree is tested for which `when` holds, until somebody has done this."""
+    now, done = folder / "now", folder / "done"
+    race.write("tests/test_slow.sh", f"sleep 0.3; {when} || exit 0; touch {now}; {waits(f'[ -e {done} ]')}\n")
+    race.always |= {"CAPSULE_SANDBOX": "off"}
+
+    def meanwhile() -> None:
+        try:
+            assert eventually(now.exists, LONG)
+            does()
+        finally:
+            done.touch()
+
+    somebody = threading.Thread(target=meanwhile)
+    somebody.start()
+    yield
+    somebody.join()
+
+
+THREE_TOGETHER = "[ $(ls task-* 2>/dev/null | wc -l) -ge 3 ]"
+
+
+def four_in_a_batch(race: Race, folder: Path) -> list[str]:
+    names, room = [f"task-{number}" for number in range(4)], folder / "room"
+    room.mkdir()
+    race.set_up(names, {name: {"make": [makes(meets(room, 4), f"touch {name}", COMMIT)]} for name in names})
+    race.always |= {"CAPSULE_MERGE__BATCH": "4"}
+    return names
+
+
+def in_line(race: Race) -> list[str]:
+    waiting = list[str]()
+    for event in race.events(merge_stream("main")):
+        if isinstance(event, HandedIn):
+            waiting.append(event.mission)
+        elif isinstance(event, Served) and event.mission in waiting:
+            waiting.remove(event.mission)
+    return waiting
+
+
+@pytest.mark.promise("merge-queue.batch")
+def test_a_commit_that_comes_while_a_batch_is_tested_stays_on_main(race: Race, tmp_path: Path) -> None:
+    def commit() -> None:
+        race.write("by-hand", "precious\n")
+        race.git("add", "by-hand")
+        race.git("commit", "-q", "-m", "by hand", "--", "by-hand")
+
+    with while_it_is_tested(race, tmp_path, THREE_TOGETHER, commit):
+        names = four_in_a_batch(race, tmp_path)
+        assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    assert {"by-hand", *names} <= {*race.git("ls-tree", "--name-only", "main").split()}
+    race.assert_every_merge_was_tested(names)
+
+
+@pytest.mark.promise("merge-queue.batch", "merge-queue.withdrawn")
+def test_one_that_is_stopped_while_its_batch_is_tested_is_not_merged(race: Race, tmp_path: Path) -> None:
+    stopped = list[str]()
+
+    def stop() -> None:
+        stopped.append(in_line(race)[1])
+        assert race.capsule("stop", *stopped).code == 0
+
+    with while_it_is_tested(race, tmp_path, THREE_TOGETHER, stop):
+        names = four_in_a_batch(race, tmp_path)
+        codes = race.run_all(names)
+    assert {name: code for name, code in codes.items() if code} == dict.fromkeys(stopped, 130)
+    assert not {*stopped} & {*race.git("ls-tree", "--name-only", "main").split()}
+    race.assert_merged_once([name for name in names if name not in stopped])
+
+
+@pytest.mark.promise("merge-queue.withdrawn")
+def test_an_item_that_is_closed_while_its_merge_is_tested_is_not_merged(race: Race, tmp_path: Path) -> None:
+    moves = f"cd {race.path} && touch moved && git add moved && git commit -qm moved -- moved"
+    closed = row("one", status="closed")
+    with while_it_is_tested(race, tmp_path, "[ -e moved ] && [ -e one ]", lambda: race.beads.write_text(closed)):
+        race.set_up(["one"], {"one": {"make": [makes("touch one", COMMIT, moves)]}})
+        assert race.run_all(["one"]) == {"one": 1}, race.words("one")
+    assert not race.merges() and "was closed in the tracker" in race.words("one")
+
+
+@pytest.mark.promise("merge-queue.withdrawn")
+def test_one_whose_item_is_gone_does_not_stop_the_others_of_its_batch(race: Race, tmp_path: Path) -> None:
+    names, gone = four_in_a_batch(race, tmp_path), list[str]()
+
+    def hold_up() -> None:
+        journal = SqliteJournal(race.path / ".git" / "capsule")
+        with closing(journal), journal.claim(merge_stream("main")):
+            assert eventually(lambda: len(in_line(race)) == 4, LONG)
+            gone.append(in_line(race)[3])
+            rows = [line for line in race.beads.read_text().splitlines() if f'"{gone[0]}"' not in line]
+            race.beads.write_text("\n".join(rows) + "\n")
+
+    somebody = threading.Thread(target=hold_up)
+    somebody.start()
+    codes = race.run_all(names)
+    somebody.join()
+    assert [name for name, code in codes.items() if code] == gone, [race.words(name) for name in names]
+
+
+@pytest.mark.promise("merge-queue.batch")
+def test_work_that_was_changed_since_it_waited_is_tested_again(race: Race) -> None:
+    race.set_up(["one"], {"one": {"make": [makes("echo v1 > one", COMMIT)]}})
+    race.write("tests/test_one.sh", "! grep -q bad one 2>/dev/null\n")
+    race.commit("tests")
+    race.always |= {"CAPSULE_MERGE__BATCH": "2"}
+    race.write("one", "in the way\n")
+    assert race.capsule("run", "one").code == 1
+    (race.path / "one").unlink()
+    place = race.path / ".capsule" / "worktrees" / "one"
+    (place / "one").write_text("bad\n")
+    subprocess.run(["git", "commit", "-qam", "by hand"], cwd=place, check=True)
+    assert race.capsule("run", "one").code == 1
+    assert not race.merges()
+
+
+@pytest.mark.promise("merge-queue.in-turn")
+def test_each_of_a_batch_is_served_once(race: Race, tmp_path: Path) -> None:
+    names, room = [f"task-{number}" for number in range(6)], tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.5\n")
+    race.set_up(names, {name: {"make": [makes(meets(room, 6), f"touch {name}", COMMIT)]} for name in names})
+    race.always |= {"CAPSULE_MERGE__BATCH": "4"}
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    assert sorted(e.mission for e in race.events(merge_stream("main")) if isinstance(e, Served)) == names

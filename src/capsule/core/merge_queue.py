@@ -47,6 +47,7 @@ class MergeQueue(Struct):
         if isinstance(event, HandedIn):
             self.waiting.pop(event.mission, None)
             self.waiting[event.mission] = event
+            self.stacked.pop(event.mission, None)  # it comes with other work than the last time
         elif isinstance(event, Served):
             self.waiting.pop(event.mission, None)
             self.took = [*self.took, event.seconds][-_REMEMBERED:]

@@ -70,12 +70,16 @@ class Turn(Struct, frozen=True):
             if epochs.get(name) == one.epoch and journal.holder(name) is not None
         ]
 
+    def has(self, mission: str) -> bool:
+        """Tell whether a mission still waits: its process may have been stopped."""
+        return mission in self.line(self.queue)
+
     def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
         """Return the merges that may be tested together with this one, which is the first of them."""
         limits, queue = self.job.services.limits, self.queue
         under = work.tree(candidate.onto)
         chain = [*queue.chain(self.line(queue), under)]
-        if not chain or chain[0].mission != self.job.mission:
+        if not chain or (chain[0].mission, chain[0].tree) != (self.job.mission, candidate.tree):
             chain = [stacked(self.job, candidate, work, under)]
             if limits.batch * limits.gates > 1:
                 self.note(chain[0])
@@ -127,10 +131,10 @@ def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
 
 def _hand_in(turn: Turn) -> None:
     job, services = turn.job, turn.job.services
-    now, line = services.clock.now(), turn.line(turn.queue)
-    alone = services.limits.batch * services.limits.gates > 1 and not line
-    ahead = len(line) if alone else len(line) + 1  # whoever has its turn now may not have waited
-    epoch = services.journal.epochs()[job.mission]
+    now, line, journal = services.clock.now(), turn.line(turn.queue), services.journal
+    merging = journal.holder(turn.stream)
+    at_once = merging is not None and merging not in [journal.holder(name) for name in line]  # it did not have to wait
+    ahead, epoch = len(line) + at_once, journal.epochs()[job.mission]
     handed_in = HandedIn(at=now, mission=job.mission, key=job.step.key, epoch=epoch)
     note(services, job.mission, Queued(at=now, branch=job.state.into, ahead=ahead), (turn.stream, handed_in))
 
@@ -152,10 +156,10 @@ class _Waiting:
                 version, queue = now, self._turn.queue
             line = self._turn.line(queue)
             ahead = line.index(job.mission) if job.mission in line else 0
-            if not ahead and _claimed(held, self._turn.stream, services):
-                return self._turn
             if self._is_merged(queue):
                 return Turn(job, self._turn.stream, served=True)
+            if not ahead and _claimed(held, self._turn.stream, services):
+                return self._turn
             if self._get_ready(queue, line, ahead):
                 version = -1  # our own events do not change it
                 continue

@@ -12,7 +12,7 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from capsule.adapters import Candidate, Trunk
-from capsule.core.errors import Overlap, WentBack
+from capsule.core.errors import CapsuleError, Overlap, WentBack
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, refuted
 from capsule.core.history import read_mission
@@ -68,6 +68,8 @@ class _Work:
         alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # what is red there is its own affair
         self.gate = f"{state.policy.verify}{alone}: {state.policy.test}"
         self._evidence: dict[str, tuple[Evidence, ...]] = {}
+        self.has_run = False
+        """Whether a test run was needed: people had time to change their minds."""
         self.breaches: dict[str, list[str]] = {}
         """By tree, what its tests did to the repository; it was put back."""
         self.draft = state_store_of(state, job.services).draft(
@@ -114,6 +116,7 @@ class _Work:
         detect_tests(claim)
         if not claim.state.policy.test:
             return (Evidence("gate", _SAID, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
+        self.has_run = self.has_run or bool(variant) or not claim.known(candidate.tree)
         with guard_repository(job.place) as breaches:
             tested = _tested_as_a_whole(claim, variant)
             rest = () if refuted((tested,)) else self._proven_again(claim, candidate, along)
@@ -193,6 +196,10 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
         car = _green_together(work, turn, candidate) if turn else ()
         if not (car or (not turn and work.is_green(candidate))):
             return _red(job, work, candidate)
+        if work.has_run and (objection := _changed_under_us(job)):  # tests take their time
+            return Report(parked(objection))
+        if turn and not all(turn.has(one.mission) and not _withdrawn(job, one.mission) for one in car[1:]):
+            continue
         try:
             report = _publish_car(work, turn, candidate, car)
         except Overlap as edited:
@@ -259,8 +266,11 @@ def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -
 
 
 def _withdrawn(job: Job, mission: str) -> bool:
-    """Tell whether a person has closed or rewritten the item of one that would be merged along."""
-    now = job.services.tracker.item(mission)
+    """Tell whether a person has closed, rewritten or removed the item of one that would be merged along."""
+    try:
+        now = job.services.tracker.item(mission)
+    except CapsuleError:
+        return True
     return now.status is Status.DONE or not same_words(load_state(job.services, mission).item, now, job.services.redact)
 
 
@@ -270,7 +280,7 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
     names = tuple(one.mission for one in car)
     entering = candidate
     if names[1:]:
-        entering = work.trunk.gather(car[-1].commit, _batch_message(car))
+        entering = work.trunk.gather(car[-1].commit, candidate.onto, _batch_message(car))
     job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
     if turn and job.services.limits.batch > 1:
         turn.note(Batched(at=clock.now(), missions=names, tree=entering.tree, green=True, commit=entering.commit))

@@ -86,7 +86,10 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     ),
     Queued: (
         _INDENT,
-        lambda _, event: f"waits to be merged into {event.branch}: {count(event.ahead, 'mission')} before it",
+        lambda _, event: (
+            f"waits to be merged into {event.branch}"
+            + (f": {count(event.ahead, 'mission')} before it" if event.ahead else "")
+        ),
     ),
     Returned: ("", lambda mission, event: f"! {mission} goes back: {event.why.splitlines()[0]}"),
     Salvaged: (_INDENT, lambda _, event: f"salvaged: {event.ref} ({event.why})"),

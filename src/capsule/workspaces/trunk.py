@@ -71,8 +71,8 @@ class GitTrunk:
             tree = with_files(self._git, tree, draft(onto))
         return Candidate(self._commit(tree, onto, work, message), tree, onto, conflicts)
 
-    def gather(self, last: str, message: str) -> Candidate:
-        onto, tree = self.tip(), self.tree(last)
+    def gather(self, last: str, onto: str, message: str) -> Candidate:
+        tree = self.tree(last)
         return Candidate(self._commit(tree, onto, last, message), tree, onto)
 
     def _commit(self, tree: str, onto: str, work: str, message: str) -> str:
