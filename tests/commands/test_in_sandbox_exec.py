@@ -55,6 +55,7 @@ def test_a_mission_is_sent_back_refuted_and_merged(a_project: Project, fake: Fak
         assert not rules.writes(project.home / ".gitconfig")
 
 
+@pytest.mark.slow
 def test_an_item_walks_from_add_to_archive(a_backlog: BacklogProject, fake: FakeSandboxExec) -> None:
     a_backlog.always |= settings(fake)
     a_backlog.add()

@@ -45,6 +45,7 @@ def with_open_hands(a_project: Project) -> Iterator[Project]:
         yield a_project
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.umask")
 def test_nothing_of_ours_is_writable_by_others_while_a_mission_runs_and_afterwards(with_open_hands: Project) -> None:
     project = with_open_hands

@@ -356,6 +356,7 @@ def test_one_that_prints_its_final_event_and_does_not_exit_is_ended_and_judged(r
     assert "did not exit after its last word" in transcript.detail
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)
 def test_one_that_is_silent_before_its_final_event_is_not_ended(rig: Rig) -> None:
@@ -387,7 +388,7 @@ NO_LAST_WORDS = {
 }
 
 
-@pytest.mark.sweep(cases=2)
+@pytest.mark.sweep
 @pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", PLAIN, indirect=True)
 @pytest.mark.parametrize("words", NO_LAST_WORDS.values(), ids=NO_LAST_WORDS.keys())

@@ -288,6 +288,7 @@ def test_a_slow_answer_is_waited_for(tmp_path: Path) -> None:
     assert changes(tmp_path, "close") == ["demo-2"] and asked(tmp_path, "close") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.promise("trackers.bd-faults")
 def test_a_question_without_an_answer_ends_with_all_it_started(tmp_path: Path) -> None:
     tracker = project(tmp_path, patience=IMPATIENT)
@@ -312,6 +313,7 @@ def test_a_close_that_hangs_is_not_taken_for_one_and_can_be_made_later(tmp_path:
     assert changes(tmp_path, "close") == ["demo-2"]
 
 
+@pytest.mark.slow
 def test_what_was_done_before_it_hung_is_seen_and_not_done_again(tmp_path: Path) -> None:
     tracker = project(tmp_path, patience=IMPATIENT, die_after={"close": "hang"})
     tracker.close("demo-2", "done")

@@ -79,6 +79,7 @@ for again in range(4):
     a_repo.fsck()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.many-processes")
 def test_forty_processes_write_to_a_journal_that_none_has_made_yet(a_repo: Repo, at_once: AtOnce) -> None:
     at_once(
@@ -97,6 +98,7 @@ with journal.claim(f"x-{number}"):
     journal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.many-processes")
 def test_a_file_of_beads_keeps_what_every_process_wrote(a_repo: Repo, at_once: AtOnce) -> None:
     rows = [json.dumps({"id": f"bead-{number}", "title": "t"}) for number in range(16)]
@@ -118,6 +120,7 @@ tracker.close(f"bead-{number}", f"reason {number}")
     assert len(items) == 32
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.many-processes")
 def test_every_state_commit_of_a_backlog_is_on_the_branch_once(a_repo: Repo, at_once: AtOnce) -> None:
     (a_repo.path / "BACKLOG.yaml").write_bytes(new_backlog_file())
@@ -190,6 +193,7 @@ def _has_begun(journal: SqliteJournal, mission: str, key: str) -> bool:
     return any(isinstance(event, StepBegun) and event.key == key for _, event in journal.events(mission))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("jobs.breaker")
 def test_the_breaker_reads_what_many_processes_wrote_in_the_order_of_the_journal(a_repo: Repo, at_once: AtOnce) -> None:
     """In each of eight runs every process ends an agent, each second by giving up; stamps say another order."""

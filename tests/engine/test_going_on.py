@@ -53,6 +53,7 @@ def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 @pytest.mark.promise("processes.resume")
 def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:

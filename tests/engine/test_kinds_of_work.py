@@ -73,6 +73,7 @@ def test_a_refactoring_is_merged_when_green_before_and_after(a_tested_project: S
     assert evidence(a_tested_project, "as-demanded").standing is EvidenceStatus.CONFIRMED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tests", "seen"),
     [

@@ -252,6 +252,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 @pytest.mark.promise("merge.conflict")
 def test_a_conflict_goes_back_to_the_code_twice_and_then_needs_a_person(scene: Scene) -> None:

@@ -107,6 +107,7 @@ def test_killed_waiters_and_holders_leave_nothing_behind(path: Path, order: Path
     assert tickets(path) == []
 
 
+@pytest.mark.slow
 def test_a_waiter_uses_no_processor(path: Path, start: Start) -> None:
     with held(path, LONG):
         waiting = start("waits", 0)
@@ -129,6 +130,7 @@ def test_one_who_keeps_it_too_long_is_named(path: Path, start: Start) -> None:
     assert len(tickets(path)) == 1
 
 
+@pytest.mark.slow
 def test_a_long_line_that_moves_is_waited_for(path: Path, start: Start) -> None:
     with held(path, LONG):
         for number in range(6):
