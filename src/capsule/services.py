@@ -40,6 +40,11 @@ class Limits(Struct, frozen=True):
     gates: int = 1
     """How many merges into one branch are tested at the same time."""
 
+    @property
+    def stacks_merges(self) -> bool:
+        """Tell whether missions that wait to be merged build their merges on each other."""
+        return self.batch * self.gates > 1
+
 
 StartRecording = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""

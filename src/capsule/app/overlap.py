@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,13 +30,12 @@ def overlaps(project: Project, items: Iterable[Item], under_way: Collection[str]
     tracker, tip = project.tracker, project.git.resolve("HEAD")
     tracked = _tracked(project.git, tip, all_artefacts(tracker.own_files()), documented=tracker.traits.documents)
     known = {name: Item(id=name, title="") for name in under_way} | {item.id: item for item in items}
-    journal = project.journal(read_only=True)
-    footprints = {
-        name: _footprint(project.git, tracked, item, journal)
-        for name, item in known.items()
-        if item.status is not Status.DONE
-    }
-    journal.close()
+    with closing(project.journal(read_only=True)) as journal:
+        footprints = {
+            name: _footprint(project.git, tracked, item, journal)
+            for name, item in known.items()
+            if item.status is not Status.DONE
+        }
     candidates = {name: mine for name, mine in footprints.items() if name not in under_way}
     return likely_overlaps(candidates, {name: theirs for name, theirs in footprints.items() if name in under_way})
 

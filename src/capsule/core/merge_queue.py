@@ -7,7 +7,7 @@ several can be tested at the same time, a train, and those of one car together, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 from urllib.parse import quote
 
@@ -75,12 +75,6 @@ class MergeQueue(Struct):
             if one.commit:
                 tree, before = one.tree, one.commit
                 yield one
-
-    def ahead_of(self, mission: str, still_waits: Callable[[HandedIn], bool]) -> list[str]:
-        """Name those that come before a mission, of all that still wait; everybody for one that has not come yet."""
-        names = list(self.waiting)
-        before = names[: names.index(mission)] if mission in names else names
-        return [name for name in before if still_waits(self.waiting[name])]
 
     def foretold(self, ahead: int) -> str:
         """Say which place that is, and when its turn will come: `3rd, about 4 min`."""

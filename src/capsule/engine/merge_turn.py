@@ -53,8 +53,7 @@ class Turn(Struct, frozen=True):
     served: bool = False
     """It was merged together with one that was before it in the line."""
 
-    @property
-    def queue(self) -> MergeQueue:
+    def read_queue(self) -> MergeQueue:
         return merge_queue(event for _, event in self.job.services.journal.events(self.stream))
 
     def note(self, event: Event) -> None:
@@ -70,18 +69,14 @@ class Turn(Struct, frozen=True):
             if epochs.get(name) == one.epoch and journal.holder(name) is not None
         ]
 
-    def has(self, mission: str) -> bool:
-        """Tell whether a mission still waits: its process may have been stopped."""
-        return mission in self.line(self.queue)
-
     def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
         """Return the merges that may be tested together with this one, which is the first of them."""
-        limits, queue = self.job.services.limits, self.queue
+        limits, queue = self.job.services.limits, self.read_queue()
         under = work.tree(candidate.onto)
         chain = [*queue.chain(self.line(queue), under)]
         if not chain or (chain[0].mission, chain[0].tree) != (self.job.mission, candidate.tree):
             chain = [stacked(self.job, candidate, work, under)]
-            if limits.batch * limits.gates > 1:
+            if limits.stacks_merges:
                 self.note(chain[0])
         return cars(chain, min(queue.car, limits.batch))[0]
 
@@ -105,7 +100,7 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
     services, stream = job.services, merge_stream(job.state.into)
     turn, limits = Turn(job, stream), services.limits
     with ExitStack() as held:
-        in_line = limits.batch * limits.gates > 1 or not _taken_at_once(held, turn)
+        in_line = limits.stacks_merges or not _taken_at_once(held, turn)
         if in_line:
             _hand_in(turn)
             turn = _Waiting(turn, work).until_it_is_our_turn(held)
@@ -119,7 +114,7 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
 
 
 def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
-    return not turn.line(turn.queue) and _claimed(held, turn.stream, turn.job.services)
+    return not turn.line(turn.read_queue()) and _claimed(held, turn.stream, turn.job.services)
 
 
 def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
@@ -131,10 +126,11 @@ def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
 
 def _hand_in(turn: Turn) -> None:
     job, services = turn.job, turn.job.services
-    now, line, journal = services.clock.now(), turn.line(turn.queue), services.journal
+    now, line, journal = services.clock.now(), turn.line(turn.read_queue()), services.journal
     merging = journal.holder(turn.stream)
-    at_once = merging is not None and merging not in [journal.holder(name) for name in line]  # it did not have to wait
-    ahead, epoch = len(line) + at_once, journal.epochs()[job.mission]
+    # whoever merges now is in the line, unless it found nobody waiting
+    unlisted = merging is not None and merging not in [journal.holder(name) for name in line]
+    ahead, epoch = len(line) + unlisted, journal.epochs()[job.mission]
     handed_in = HandedIn(at=now, mission=job.mission, key=job.step.key, epoch=epoch)
     note(services, job.mission, Queued(at=now, branch=job.state.into, ahead=ahead), (turn.stream, handed_in))
 
@@ -153,10 +149,10 @@ class _Waiting:
         job, services, version = self._job, self._job.services, -1
         while True:
             if (now := services.journal.version()) != version:
-                version, queue = now, self._turn.queue
+                version, queue = now, self._turn.read_queue()
             line = self._turn.line(queue)
             ahead = line.index(job.mission) if job.mission in line else 0
-            if self._is_merged(queue):
+            if job.mission not in queue.waiting:  # only who merges it along takes it out of the line
                 return Turn(job, self._turn.stream, served=True)
             if not ahead and _claimed(held, self._turn.stream, services):
                 return self._turn
@@ -168,10 +164,6 @@ class _Waiting:
             if not services.clock.wait(min(_LOOK_AGAIN * max(1, far), _LOOK_SELDOM)):
                 raise Interrupted(f"Stopped while it waited to be merged into {job.state.into}; nothing is lost.")
 
-    def _is_merged(self, queue: MergeQueue) -> bool:
-        """Tell whether it had its turn with another one's: only that one takes it out of the line."""
-        return self._job.mission not in queue.waiting
-
     def _tell(self, words: str) -> None:
         if words != self._told:
             self._job.services.observer.activity(self._job.mission, words)
@@ -181,7 +173,7 @@ class _Waiting:
         """Build the merge on those before it, or have the car tested that it is the first of; tell whether it did."""
         size = min(queue.car, self._limits.batch)
         reach = self._limits.gates * size
-        if not ahead or self._limits.gates * self._limits.batch == 1 or ahead >= reach + self._limits.batch:
+        if not ahead or not self._limits.stacks_merges or ahead >= reach + self._limits.batch:
             return False
         tree = self._work.tree()
         chain = [*queue.chain(line, tree)]

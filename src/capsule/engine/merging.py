@@ -55,8 +55,10 @@ def publish(job: Job) -> Report:
     if job.state.parent:
         return _merged_before(job, work) or _unless_changed(job, work)
     with merge_turn(job, work) as turn:
-        report = _publish(job, work, turn)
-    return report or publish(job)
+        report = _merged_before(job, work, turn)
+        if report or not turn.served:
+            return report or _unless_changed(job, work, turn)
+    return publish(job)  # another mission merged it along, and somebody took that back since: it waits again
 
 
 class _Work:
@@ -133,6 +135,11 @@ class _Work:
         onto = replace(claim.state, base=candidate.onto)
         return verify_merge(replace(claim, state=onto, signed_off=works))
 
+    def main_is_red(self, commit: str) -> bool:
+        """Tell whether the tests fail without this mission's work too: then it is not to blame."""
+        with guard_repository(self.job.place):
+            return self._claim(self.job.state, commit).observe(commit).colour is Colour.RED
+
     def _claim(self, state: MissionState, tree: str) -> Verification:
         job = self.job
         return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree)
@@ -147,15 +154,6 @@ class _Work:
         self._evidence.setdefault(candidate.tree, (Evidence("gate", _SAID, observed, EvidenceStatus.CONFIRMED),))
 
 
-def _publish(job: Job, work: _Work, turn: Turn) -> Report | None:
-    """Merge; None where another mission merged it along, and somebody took that back since."""
-    if report := _merged_before(job, work, turn):
-        return report
-    if turn.served:
-        return None
-    return _unless_changed(job, work, turn)
-
-
 def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report:
     objection = _changed_under_us(job) or _moved_branch(job)
     return Report(parked(objection)) if objection else _merge(job, work, turn)
@@ -168,7 +166,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
     proposed = [event for event in this_time if isinstance(event, Proposed) and work.trunk.holds(event.commit)]
     if not proposed:
         return None
-    batch = turn.queue.batches.get(job.mission) if turn else None
+    batch = turn.read_queue().batches.get(job.mission) if turn else None
     own = next((one for one in proposed if not batch or one.commit != batch.commit), proposed[0])
     candidate = Candidate(own.commit, own.tree, own.onto)
     if batch is None or not work.trunk.holds(batch.commit):
@@ -184,6 +182,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
 
 
 def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
+    """Build the merge, have it tested and publish it, as often as the branch moves or those that come along change."""
     trunk, state = work.trunk, job.state
     for _ in range(_MOST_ROUNDS):
         candidate = work.propose()
@@ -194,22 +193,23 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
             _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{others}", candidate)
             return Report(sent_back(f"conflict with {state.into} in {paths}; {then}{others}"))
         car = _green_together(work, turn, candidate) if turn else ()
-        if not (car or (not turn and work.is_green(candidate))):
-            return _red(job, work, candidate)
+        if not (car if turn else work.is_green(candidate)):
+            return _report_red(job, work, candidate)
         if work.has_run and (objection := _changed_under_us(job)):  # tests take their time
             return Report(parked(objection))
-        if turn and not all(turn.has(one.mission) and not _withdrawn(job, one.mission) for one in car[1:]):
-            continue
+        waiting = turn.line(turn.read_queue()) if turn and car[1:] else ()
+        if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
+            continue  # one was stopped or withdrawn while the car was tested: it is built without that one
         try:
             report = _publish_car(work, turn, candidate, car)
         except Overlap as edited:
             return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
         if report.signal.verdict is Verdict.PASS:
             return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
-    return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+    return Report(sent_back(f"{trunk.branch} changed {_MOST_ROUNDS} times while the merge was being tested."))
 
 
-def _red(job: Job, work: _Work, candidate: Candidate) -> Report:
+def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
     """Send back work whose merge is red; where main is red without it, it is not to blame."""
     state, evidence = job.state, work.evidence(candidate)
     if candidate.tree in work.breaches:
@@ -218,7 +218,7 @@ def _red(job: Job, work: _Work, candidate: Candidate) -> Report:
     moved = candidate.onto != state.base
     then = f"; {state.into} has moved: {way}" if moved else ""
     others = _others(job, work.trunk) if moved else ""
-    if moved and _is_red(job, candidate.onto):
+    if moved and work.main_is_red(candidate.onto):
         return Report(sent_back(f"{state.into} itself is red at {candidate.onto[:12]}{then}"), evidence=evidence)
     first = refuted(evidence)[0]
     seen = f"{first.observed}.{others}\n\n{first.detail}"
@@ -234,7 +234,7 @@ def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[S
     """Return as many of the car as are green together, the mission's own merge first; none where that is red."""
     car = turn.car(candidate, work)
     car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
-    known = turn.queue.green
+    known = turn.read_queue().green
     green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
     if not green:
         green = _halved(work, turn, candidate, car)
@@ -268,10 +268,9 @@ def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -
 def _withdrawn(job: Job, mission: str) -> bool:
     """Tell whether a person has closed, rewritten or removed the item of one that would be merged along."""
     try:
-        now = job.services.tracker.item(mission)
+        return bool(_item_change(job, load_state(job.services, mission)))
     except CapsuleError:
-        return True
-    return now.status is Status.DONE or not same_words(load_state(job.services, mission).item, now, job.services.redact)
+        return True  # its tracker does not know it any more
 
 
 def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report:
@@ -308,13 +307,6 @@ def _go_back(job: Job, why: str, candidate: Candidate) -> None:
         return
     job.note(Returned(at=job.services.clock.now(), why=why))
     raise WentBack(f"{job.mission} goes back.")
-
-
-def _is_red(job: Job, commit: str) -> bool:
-    """Tell whether the tests fail without this mission's work too: then it is not to blame."""
-    claim = Verification(job.state, job.phase, passed(""), job.place, job.services, commit, commit)
-    with guard_repository(job.place):
-        return claim.observe(commit).colour is Colour.RED
 
 
 def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> str:
@@ -374,13 +366,18 @@ def _changed_under_us(job: Job) -> str:
     state = job.state
     if state.parent:
         return ""
-    now = job.services.tracker.item(state.item.id)
-    unchanged = same_words(state.item, now, job.services.redact)
-    found = "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
+    found = _item_change(job, state)
     if not found:
         return ""
     job.note(MovedByHand(at=job.services.clock.now(), what="item", expected=state.item.status.value, found=found))
     return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
+
+
+def _item_change(job: Job, state: MissionState) -> str:
+    """Return `closed` or `rewritten` where a person did that to the item of a mission meanwhile, else ''."""
+    now = job.services.tracker.item(state.item.id)
+    unchanged = same_words(state.item, now, job.services.redact)
+    return "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
 
 
 def _moved_branch(job: Job) -> str:

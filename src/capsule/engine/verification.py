@@ -37,7 +37,9 @@ SHOWN = 12
 Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
 """Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
 AGAIN = "again"
+"""The variant of a second run, which finds out what is flaky."""
 _ALONE = "\0alone"
+"""The variant of a run while no other tests run."""
 
 
 class Verification(Struct):
@@ -54,7 +56,7 @@ class Verification(Struct):
     """The same when the phase began."""
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
     doubtful: dict[str, Callable[[], tuple[Observation, TestReport]]] = field(default_factory=dict)
-    """What was looked at and may be another mission's fault, each with what asks it again alone."""
+    """Red runs that another mission may have caused: by key, the call that repeats it alone."""
     signed_off: Sequence[Verification] = ()
     """Of a merge: every work that it brings, as it was signed off. What is new is known from there."""
 

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from capsule.adapters import Agent, Ran, TestSite
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
-from capsule.core.budget import duration, least
+from capsule.core.budget import UNLIMITED, duration, least
 from capsule.core.decide import HALTS, REACTIONS
 from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
-from capsule.core.event import LIMITS, Allowance, Limited, Salvaged, Spent, Waiting
+from capsule.core.event import LIMITS, Limited, Salvaged, Spent, Waiting
 from capsule.core.evidence import ASKED_ALONE, Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
 from capsule.core.signal import Signal, Verdict, damage, error_signal, no_result, read_result, read_signal
@@ -42,7 +42,6 @@ _STALE = "a result file from before this attempt was removed unread"
 _STDERR_SHOWN = 2000
 _LINES_SHOWN = 3
 _NAMES_SHOWN = 8
-_UNLIMITED = Allowance()
 _AFTER_SILENCE = 1.0
 """Seconds until an agent that fell silent is started once more."""
 _LEAST_USD = 0.0001
@@ -190,7 +189,7 @@ def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
     site = _copy_of_the_base(job) if job.phase.writes == EXAM else None
     briefing = brief(job, model, site.folder if site else None)
     rest = funds(job.state, job.step, job.services)
-    if rest != _UNLIMITED:
+    if rest != UNLIMITED:
         most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
         briefing = replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
     with _inside(job, site) if site else sandbox(job.place) as paths:

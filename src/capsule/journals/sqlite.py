@@ -1,8 +1,9 @@
 """The journal on disk: one sqlite file per repository, in the git directory, so that `git clean` cannot take it.
 
-WAL with synchronous=FULL: an event that `note` or `once` returned from is on disk. A stream is written only by the
-holder of its claim: a file lock (the kernel frees it on kill -9) plus an epoch, so that a writer who lost the claim
-while asleep is refused by the database itself. Nothing but sqlite3 ever opens the file.
+WAL with synchronous=FULL: an event that `note` or `once` returned from is on disk. Whoever writes holds the claim of
+its stream: a file lock (the kernel frees it on kill -9) plus an epoch, so that a writer who lost the claim while asleep
+is refused by the database itself. Another event may go beside it to any stream, in the same transaction. Nothing but
+sqlite3 ever opens the file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from capsule.core.run import admitted
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
+_BUSY_SECONDS = 60
+"""How long a write waits for those of others: of fifty missions that start at the same time, for example."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     stream TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT, data BLOB NOT NULL,
@@ -118,6 +121,7 @@ class SqliteJournal(Journal):
                 self._write(db, *beside)
 
     def _write(self, db: sqlite3.Connection, stream: str, event: Event) -> None:
+        """Write one event; a `Spawned` is admitted here, with the database locked, so that two do not take the last."""
         event = self._redact(event)
         if isinstance(event, Spawned):
             rows = db.execute(_OPEN_RUN, (stream, stream)).fetchall()
@@ -174,9 +178,11 @@ class SqliteJournal(Journal):
         if self._file.is_fifo():  # sqlite would wait for whoever writes to it
             raise OSError("it is a pipe")
         if self._read_only:
-            return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=60, isolation_level=None)
+            return sqlite3.connect(
+                f"{self._file.as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+            )
         self._folder.mkdir(parents=True, exist_ok=True)
-        return sqlite3.connect(self._file, timeout=60, isolation_level=None)
+        return sqlite3.connect(self._file, timeout=_BUSY_SECONDS, isolation_level=None)
 
     def _make_ready(self, db: sqlite3.Connection) -> None:
         version = db.execute("PRAGMA user_version").fetchone()[0]

@@ -120,10 +120,6 @@ class Line:
             ticket.unlink(missing_ok=True)
             os.close(fd)
 
-    def has_others(self) -> bool:
-        """Tell whether more than one is in line or has its turn."""
-        return sum(map(is_locked, self._tickets())) > 1
-
     def _take(self, *, shared: bool) -> tuple[Path, int]:
         door = open_lock(self._folder / "door")
         try:
@@ -135,7 +131,8 @@ class Line:
             number = _number(known[-1]) + 1 if known else 1
             ticket = self._folder / f"{number}{_SHARED if shared else ''}"
             fd = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-            try_lock(fd, fcntl.LOCK_EX, ticket)
+            while not try_lock(fd, fcntl.LOCK_EX, ticket):
+                time.sleep(_A_MOMENT)  # somebody looks whether the ticket is held, and holds it meanwhile
             return ticket, fd
         finally:
             os.close(door)
@@ -148,7 +145,7 @@ class Line:
         """Open the last ticket before this one that it has to wait for; None where it is its turn."""
         earlier = [each for each in self._tickets() if _number(each) < _number(ticket)]
         for other in reversed(earlier):
-            if _SHARED in (ticket.suffix, other.suffix) and ticket.suffix == other.suffix:
+            if ticket.suffix == other.suffix == _SHARED:
                 continue
             with contextlib.suppress(FileNotFoundError):
                 fd = os.open(other, os.O_RDONLY | os.O_NOFOLLOW)
@@ -161,7 +158,8 @@ class Line:
         """Wait until a ticket is free, for as long as somebody's turn ends now and then."""
         first = self._first() if wait else None
         while not _await(other, fcntl.LOCK_SH, self._lock, wait):
-            if first == (first := self._first()):
+            before, first = first, self._first()
+            if first == before:  # nobody's turn has ended for that long
                 raise _refusal(self._lock)
 
     def _first(self) -> Path | None:
@@ -169,6 +167,7 @@ class Line:
 
 
 _SHARED = ".shared"
+_A_MOMENT = 0.001
 
 
 def _number(ticket: Path) -> int:

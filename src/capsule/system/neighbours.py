@@ -39,7 +39,7 @@ class Neighbours:
                 fd = open_lock(self._slots / str(number))
                 if try_lock(fd, fcntl.LOCK_EX, self._slots):
                     self._fd = fd
-                    os.utime(fd, ns=(time.time_ns(),) * 2)
+                    os.utime(fd, ns=(time.time_ns(),) * 2)  # one that comes and goes during a test run is seen by it
                     return number
                 os.close(fd)
         raise AssertionError("numbers do not end")
