@@ -12,7 +12,7 @@ from capsule.core.event import Advanced, MissionStarted
 from capsule.engine.dispatch import RunReport
 from capsule.project import open_project
 
-from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
+from .conftest import PASS, Project, Said, Turn, assert_clear, nothing_changes, said
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +78,12 @@ def pottery(a_project: Project) -> Pottery:
     return a_project
 
 
+def summary(answer: Said) -> set[tuple[str, str]]:
+    """The rows of a summary: label and text, however wide the column is."""
+    rows = (line.strip().partition("  ") for line in answer.out.splitlines())
+    return {(label, text.strip()) for label, _, text in rows}
+
+
 @pytest.mark.promise("campaigns.epic", "campaigns.progress")
 def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> None:
     """Whatever is checked out: the user's own branch stays as it is."""
@@ -133,11 +139,11 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
     assert answer.code == 2
     assert answer.out.startswith("Campaign kiln ended: the rest of kiln cannot be worked on now.\n")
-    assert "  done       sign\n" in answer.out and "  not run    lid: waits for pot (in_progress)\n" in answer.out
+    assert {("done", "sign"), ("not run", "lid: waits for pot (in_progress)")} <= summary(answer)
     now = pottery.statuses()
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
-    assert f"  follow-ups {new}\n" in answer.out
+    assert ("follow-ups", new) in summary(answer)
     assert f"follow-ups filed: {new} Fire it" in answer.err
 
 
@@ -153,8 +159,8 @@ def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Potter
     assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
     answer = pottery.say("run", "kiln")
     assert answer.code == 1
-    assert "  done       sign\n" in answer.out and "  not run    pot: claimed by alice\n" in answer.out
-    assert f"  not run    glaze: {by_hand}\n" in answer.out and "  failed " not in answer.out
+    assert {("done", "sign"), ("not run", "pot: claimed by alice")} <= summary(answer)
+    assert ("not run", f"glaze: {by_hand}") in summary(answer) and "  failed " not in answer.out
     assert "glaze" not in pottery.git("branch", "--list"), "nobody has begun with it"
     assert pottery.say("run", "glaze", "--dry-run").code == 0, "whoever names it takes it up"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -449,11 +451,92 @@ def test_the_sign_off_looks_for_leftover_notes(a_project: Project) -> None:
 def test_what_is_left_to_commit_after_a_merge_is_said(a_project: Project, words: tuple[str, ...]) -> None:
     answer = a_project.capsule(*words)
     assert answer.code == 0, answer
-    said = [line for line in answer.out.splitlines() if line.split()[:1] in (["uncommitted:"], ["uncommitted"])]
-    assert len(said) == 1
-    assert "git commit -m 'Update the tracker' -- .beads/issues.jsonl" in said[0]
-    a_project.git("commit", "-q", "-m", "Update the tracker", "--", ".beads/issues.jsonl")
+    (said,) = uncommitted(answer)
+    assert said.endswith("(tracker.commit: true does it)")
+    typed_in(a_project, said)
     assert a_project.status() == ""
+
+
+def uncommitted(answer: Said) -> list[str]:
+    """The lines that name what is still to be committed."""
+    return [line for line in answer.out.splitlines() if line.split()[:1] in (["uncommitted:"], ["uncommitted"])]
+
+
+def typed_in(project: Project, line: str) -> None:
+    """The command that the line names, as a person would type it."""
+    command = line.partition("; ")[2].removesuffix(" (tracker.commit: true does it)")
+    subprocess.run(command, shell=True, check=True, cwd=project.path, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.promise("merge.tracker-files")
+def test_a_tracker_that_was_never_committed_can_be_committed_as_said(a_project: Project) -> None:
+    a_project.git("rm", "-q", "--cached", ".beads/issues.jsonl")
+    a_project.git("commit", "-q", "-m", "The tracker is no part of it yet")
+    answer = a_project.capsule("run", ITEM, env={"CAPSULE_TRACKER": "beads-file"})
+    assert answer.code == 0, answer
+    typed_in(a_project, uncommitted(answer)[0])
+    assert a_project.status() == ""
+
+
+def test_the_rows_of_a_summary_are_aligned(a_project: Project) -> None:
+    answer = a_project.capsule("run")
+    head, *rows = answer.out.splitlines()
+    assert head.startswith("Run ended")
+    assert uncommitted(answer)
+    labels = [re.match(r"  \S+(?: \S+)? {2,}", row) for row in rows]
+    assert len({label and label.end() for label in labels}) == 1, answer.out
+
+
+@pytest.fixture
+def a_budget_for_one(a_project: Project, tmp_path: Path) -> dict[str, str]:
+    """Two tasks, and the first costs all that the run may cost."""
+    used = {"usage": {"tokens_in": 100, "tokens_out": 20, "usd": 0.25}}
+    turns = {phase: [{**turn, **used} for turn in turns] for phase, turns in honest().items()}
+    (tmp_path / "recording").write_text(json.dumps({RECORDING: {}, "*": turns}))
+    a_project.beads.write_text(a_project.beads.read_text() + json.dumps(bead(id="demo-2", title="More")) + "\n")
+    a_project.commit("two tasks")
+    return {
+        "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(tmp_path / "recording")]),
+        "CAPSULE_BUDGET__RUN__USD": "1.5",
+        "CAPSULE_TRACKER__COMMIT": "true",
+        "CAPSULE_TRACKER": "beads-file",
+    }
+
+
+@pytest.mark.promise("merge.tracker-files")
+def test_the_trackers_files_are_committed_where_the_run_ends_by_an_error(
+    a_project: Project, a_budget_for_one: dict[str, str]
+) -> None:
+    answer = a_project.capsule("run", env=a_budget_for_one)
+    assert answer.code == 3, answer
+    assert "The budget of the run is spent" in answer.err
+    assert a_project.status_of() == "closed"
+    assert not uncommitted(answer)
+    assert a_project.git("log", "-1", "--format=%s") == "Update the tracker"
+    assert a_project.status() == ""
+
+
+@pytest.mark.promise("merge.tracker-files")
+@pytest.mark.parametrize(("budget", "code"), [("1.5", 3), ("9", 0)], ids=["error", "success"])
+def test_a_tracker_that_cannot_be_committed_changes_nothing_in_how_the_run_ends(
+    a_project: Project, a_budget_for_one: dict[str, str], budget: str, code: int
+) -> None:
+    (a_project.beads.parent / "link").symlink_to("issues.jsonl")
+    words = ("run", ITEM) if code == 0 else ("run",)
+    answer = a_project.capsule(*words, env=a_budget_for_one | {"CAPSULE_BUDGET__RUN__USD": budget})
+    assert answer.code == code, answer
+    assert "note: the tracker's files are not committed: " in answer.err and "link" in answer.err
+    assert ("The budget of the run is spent" in answer.err) is (code == 3)
+    assert uncommitted(answer)
+
+
+@pytest.mark.promise("merge.tracker-files")
+def test_where_the_setting_is_on_it_is_not_recommended(a_project: Project) -> None:
+    a_project.git("switch", "-q", "-c", "elsewhere")
+    answer = a_project.capsule("run", env={"CAPSULE_TRACKER__COMMIT": "true", "CAPSULE_TRACKER": "beads-file"})
+    assert answer.code == 0, answer
+    (said,) = uncommitted(answer)
+    assert "git commit" in said and "tracker.commit" not in said
 
 
 @pytest.mark.promise("merge.tracker-files")

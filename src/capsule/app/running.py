@@ -90,10 +90,24 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
         services, told = with_recording(replace(opened, runners=runners), project, request)
         if told:
             run.tell(f"note: {told}")
-        yield services
-        commit_tracker_files(
-            project, request.into or repository.main_branch(project.git, project.settings.project.main)
-        )
+        with _tracker_committed(run, request.into):
+            yield services
+
+
+@contextmanager
+def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
+    """Commit the tracker's own files however the run ends; where they cannot be, say so and keep the run's own end."""
+    project = run.project
+    try:
+        yield
+    finally:
+        try:
+            main = into or repository.main_branch(project.git, project.settings.project.main)
+            commit_tracker_files(project, main)
+        except CapsuleError as fault:
+            run.tell(f"note: the tracker's files are not committed: {fault.message}")
+        except OSError as fault:
+            run.tell(f"note: the tracker's files are not committed: {fault.filename}: {fault.strerror}")
 
 
 def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
@@ -143,15 +157,14 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
     with (
         Stop() as stop,
         open_services(project, project.tracker, plan.words, run.observer, stop, model=run.request.model) as services,
+        _tracker_committed(run, plan.order.into),
     ):
         _check_signed_off(plan, services)
         check_agents(plan, services)
         if not _only_waits_to_be_published(plan, services):
             names = plan.order.workflow.names()
             move_to(plan.order, services, names[names.index(_last_review(plan.order.workflow)) + 1])
-        state = run_until_halt(plan.order, services)
-        commit_tracker_files(project, plan.order.into)
-        return state
+        return run_until_halt(plan.order, services)
 
 
 def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:

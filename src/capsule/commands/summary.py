@@ -21,6 +21,7 @@ from capsule.reports.table import column, widest
 
 _WIDEST_TITLE = 60
 _MOST_NAMED = 10
+_LEAST_LABEL = 10
 _SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
 
 
@@ -63,8 +64,9 @@ def closing_words(state: MissionState, project: Project) -> str:
 def _uncommitted(project: Project) -> list[str]:
     """Say in one line which files of the tracker are still to be committed, and how; nothing where none is."""
     paths = uncommitted_tracker_files(project)
-    command = f"git commit -m {shlex.quote(COMMIT_TRACKER)} -- {shlex.join(paths)}"
-    return [f"{', '.join(paths)}; {command} (tracker.commit: true does it)"] if paths else []
+    named, setting = shlex.join(paths), project.settings.tracker.commit
+    command = f"git add -- {named} && git commit -m {shlex.quote(COMMIT_TRACKER)} -- {named}"
+    return [f"{', '.join(paths)}; {command}{'' if setting else ' (tracker.commit: true does it)'}"] if paths else []
 
 
 def queue_summary(report: RunReport, project: Project) -> str:
@@ -140,4 +142,6 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
 
 
 def _laid_out(head: str, rows: Sequence[tuple[str, str]]) -> str:
-    return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])
+    """Put the texts into one column; only a label with an id in it may be wider than the column."""
+    width = max(_LEAST_LABEL, *(len(name) + 1 for name, _ in rows if " " not in name))
+    return "\n".join([head, *(f"  {name:<{width}} {text}" for name, text in rows)])
