@@ -72,7 +72,7 @@ class Catalog:
         return cls(lambda path: read_plain(root / path), lambda: listing(root))
 
     def prompt(self, name: str, workflow: str = "") -> str:
-        return self._text("prompt", self._full_name(name, workflow))
+        return self._text("prompt", self.full_name(name, workflow))
 
     def part(self, name: str) -> str:
         return self._text("part", name)
@@ -98,7 +98,7 @@ class Catalog:
 
     def where(self, name: str, kind: str = "prompt", workflow: str = "") -> str:
         """Return the file that a name means."""
-        return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name)
+        return self._find(kind, self.full_name(name, workflow) if kind == "prompt" else name)
 
     def names(self, kind: str) -> tuple[str, ...]:
         """Return every name of a kind that can be asked for."""
@@ -142,7 +142,8 @@ class Catalog:
         ours = (f"{shelf.ours}/{file}" for file in files)
         return next((f"{_BUILT_IN}{path}" for path in ours if (_PACKAGE / path).is_file()), "")
 
-    def _full_name(self, name: str, workflow: str) -> str:
+    def full_name(self, name: str, workflow: str) -> str:
+        """Return the name of a prompt with its folder, where it has one; the name as it is where there is no such."""
         own = f"{workflow}/{name}" if workflow and "/" not in name else name
         if self._seek("prompt", _checked("prompt", own)) or "/" in name:
             return own
@@ -158,7 +159,7 @@ class Catalog:
                 self._find("workflow", phase.workflow)
             if not phase.prompt or phase.prompt in workflow.prompts:
                 return phase
-            full = self._full_name(phase.prompt, workflow.name)
+            full = self.full_name(phase.prompt, workflow.name)
             self._find("prompt", full)
         except SettingsError as fault:
             raise SettingsError(f"{source}: phase {phase.name!r}: {fault.message}", fault.hint) from None

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from capsule.catalog import Catalog
+
+from .backlog_project import BacklogProject
 from .conftest import PASS, Project, Said, assert_clear, honest, said
 
 RECORDER = """\
@@ -218,6 +221,43 @@ def test_a_link_in_the_output_folders_place_is_not_followed(claude: Claude, a_pl
     assert claude.run("execute", str(a_place)).code == 0
     assert not list(elsewhere.iterdir())
     assert (a_place / ".capsule" / "output").is_dir()
+
+
+BUILT_IN = tuple(name for name in Catalog().names("prompt") if not name.startswith("parts/"))
+
+
+@pytest.mark.promise("workflows.same-names")
+def test_every_built_in_prompt_works(a_project: Project, a_place: Path) -> None:
+    assert {"change/prd", "change/build", "exam/exam", "tdd/execute"} <= {*BUILT_IN}
+    for name in (*BUILT_IN, "prd", "triage"):
+        answer = a_project.say("run-phase", name, str(a_place), "--dry-run")
+        assert answer.code == 0, (name, answer)
+        assert "{{" not in answer.out, name
+    assert not list(a_place.iterdir())
+
+
+@pytest.mark.promise("workflows.same-names")
+def test_a_prompt_means_the_same_as_in_a_run(a_backlog: BacklogProject, tmp_path: Path) -> None:
+    """All that is told of the item itself is its id: there is no tracker."""
+    a_backlog.add("WRK-001")
+    place = tmp_path / "WRK-001"
+    place.mkdir()
+    told = {}
+    for root in (a_backlog.path, place):
+        words = ("run", "WRK-001") if root != place else ("run-phase", "triage", str(place))
+        shown = a_backlog.say(*words, "--dry-run").out.partition("# Triage")[2].partition("\n=== ")[0]
+        told[root] = shown.replace(str(root), "ROOT").split()
+    assert told[place] == told[a_backlog.path]
+
+
+def test_an_answer_by_file_is_read(a_project: Project, a_place: Path) -> None:
+    result = {"item_id": "somewhere", "phase": "prd", "result": "PHASE_COMPLETE", "summary": "written"}
+    claims = {"PHASE_COMPLETE": (0, "PASS"), "BLOCKED": (1, "BLOCKED"), "NOTHING": (2, "FAILED")}
+    for word, (code, status) in claims.items():
+        a_project.play({"prd": [{"result": result | {"result": word, "context": "which colour?"}}]})
+        answer = a_project.capsule("run-phase", "prd", str(a_place))
+        assert (answer.code, signal_alone(answer)["status"]) == (code, status), answer
+    assert not list((a_place / ".capsule" / "results").iterdir())
 
 
 @pytest.mark.promise("workflows.same-names")

@@ -30,6 +30,7 @@ from capsule.presets import Preset
 from capsule.settings import AgentOptions, PhaseOptions
 from capsule.system.environment import for_agents, withheld
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
+from capsule.system.folders import make_folders_inside
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
 from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
@@ -169,7 +170,7 @@ class CliAgent(ABC):
         log = Path(briefing.log)
         folder = Path(briefing.keep) if briefing.keep else log.parent
         if not briefing.keep:
-            _own_folders(Path(briefing.cwd), log.parent)
+            make_folders_inside(Path(briefing.cwd), log.parent)
         folder.mkdir(parents=True, exist_ok=True)
         files = Files.of(folder / log.name, self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
@@ -380,18 +381,8 @@ def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
     if not briefing.keep or not Path(briefing.cwd).is_dir():
         return
     try:
-        _own_folders(Path(briefing.cwd), target)
+        make_folders_inside(Path(briefing.cwd), target)
         for file in dict.fromkeys(file for file in files if file.exists()):
             os.link(file, target / file.name)
     except OSError:  # another file system, or an agent in the way: the kept copy is the one that counts
         return
-
-
-def _own_folders(cwd: Path, folder: Path) -> None:
-    """Make the folder inside the worktree, removing any link an agent put in the way instead of following it."""
-    place = cwd
-    for part in folder.relative_to(cwd).parts:
-        place = place / part
-        if place.is_symlink():
-            place.unlink()
-        place.mkdir(exist_ok=True)

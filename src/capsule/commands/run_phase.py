@@ -5,7 +5,8 @@
 
 The agent's output goes to DIR/.capsule/output/<phase>-<time>-<pid>.log and .log.stderr; only the signal goes to stdout.
 There is no git, tracker or journal, and nothing is checked against evidence: `capsule run` does that.
-Exit code: 0 PASS; 1 NEEDS_WORK; 2 ERROR, or it could not run.
+An agent whose workflow has it answer by file may also say MORE, FAILED or BLOCKED.
+Exit code: 0 PASS; 1 any other claim; 2 ERROR, no claim, or it could not run.
 """
 
 from __future__ import annotations
@@ -16,26 +17,30 @@ import re
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from capsule.catalog import Catalog
 from capsule.commands.arguments import agent_options
 from capsule.core.briefing import Briefing, SandboxPaths, prompt_values
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.failure import Reaction
 from capsule.core.item import Item
-from capsule.core.signal import Signal, error_signal, signal_json
+from capsule.core.signal import Signal, Verdict, error_signal, signal_json
 from capsule.core.state import MissionState
 from capsule.core.workflow import Contract, Phase, Workflow
 from capsule.engine.brief import fill_prompt
-from capsule.engine.work import signal_of
+from capsule.engine.work import result_of, signal_of
+from capsule.journals.logs import LogFolders
 from capsule.project import redactor_of
 from capsule.settings import Settings, load_settings
 from capsule.system.clock import SystemClock
+from capsule.system.folders import make_folders_inside
 from capsule.system.git import Git
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from capsule.wiring import agent_maker, find_sandbox
 
-EXIT = {"PASS": 0, "NEEDS_WORK": 1}
+EXIT = {Verdict.PASS: 0, Verdict.MORE: 1, Verdict.NEEDS_WORK: 1, Verdict.FAILED: 1, Verdict.BLOCKED: 1}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if signal is None:
         return 0
     print(signal_json(signal))
-    return EXIT.get(signal.verdict.value, 2)
+    return 2 if signal.synthetic else EXIT.get(signal.verdict, 2)
 
 
 def _run(args: argparse.Namespace) -> Signal | None:
@@ -78,8 +83,9 @@ def _run(args: argparse.Namespace) -> Signal | None:
     git = _git_around(start)
     root = git.root if git else start
     settings = load_settings(root, env=os.environ, flags={"agent": args.agent}).settings
-    briefing = _brief(args, place, Catalog.on_disk(root), settings)
     redactor = redactor_of(settings, os.environ)
+    results = LogFolders(place, redactor.data)
+    briefing = _brief(args, place, Catalog.on_disk(root), settings, results)
     with Stop() as stop, SupervisorClient(secrets=redactor.spellings) as supervisor:
         sandbox = find_sandbox(settings, os.environ, (place,))
         make = agent_maker(
@@ -91,12 +97,18 @@ def _run(args: argparse.Namespace) -> Signal | None:
             print(redactor.text(briefing.prompt))
             return None
         agent.check()
+        if briefing.result_path:
+            make_folders_inside(place, Path(briefing.result_path).parent)
+            results.result_path(briefing.item, briefing.phase)  # takes away what an earlier agent left there
         transcript = agent.run(briefing)
     if transcript.why == "stopped":
-        raise Interrupted(f"Stopped during {args.phase}.")
+        raise Interrupted(f"Stopped during {briefing.phase}.")
     failure = transcript.failure
     if failure and failure.reaction is not Reaction.JUDGE:
         raise CapsuleError(failure.reason, failure.hint)
+    if briefing.result_path:
+        written = results.take_result(briefing.item, briefing.phase)
+        return result_of(transcript, written, briefing.item, briefing.phase)
     return signal_of(transcript)
 
 
@@ -107,26 +119,44 @@ def _git_around(folder: Path) -> Git | None:
         return None
 
 
-def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Settings) -> Briefing:
+def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Settings, results: LogFolders) -> Briefing:
     execution, item = settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
     git = _git_around(place)  # the agent can commit: without a mission nobody could import its commits
     stamp = re.sub(r"\D", "", SystemClock().now())
-    phase = Phase(name=args.phase, prompt=args.phase)
-    contract = words.workflow(args.workflow).contract if args.workflow in words.names("workflow") else Contract.SIGNAL
-    workflow = Workflow(name=args.workflow, phases=(phase,), contract=contract)
+    workflow, phase = _find_phase(words, args.phase, args.workflow)
     state = MissionState(item=Item(id=item, title=item), workflow=workflow)
-    values = prompt_values(state, phase.name, "")
+    result = str(results.result_path(item, phase.name, dry=True)) if workflow.contract is Contract.RESULT else ""
+    values = prompt_values(state, phase.name, result)
     prompt = fill_prompt(words, state, phase, values, args.feedback, source=args.phase)
+    env = {"CAPSULE_ITEM": item, "CAPSULE_PHASE": phase.name, "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1")}
     return Briefing(
         mission="",
         item=item,
-        phase=args.phase,
+        phase=phase.name,
         run=1,
         prompt=prompt,
         cwd=str(place),
-        log=str(place / ".capsule" / "output" / f"{Path(args.phase).name}-{stamp}-{os.getpid()}.log"),
+        log=str(place / ".capsule" / "output" / f"{phase.name}-{stamp}-{os.getpid()}.log"),
         timeout=execution.phase_timeout_minutes * 60,
         idle_timeout=execution.idle_timeout_minutes * 60,
-        env={"CAPSULE_ITEM": item, "CAPSULE_PHASE": args.phase, "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1")},
+        env=env | ({"CAPSULE_RESULT": result} if result else {}),
+        result_path=result,
         sandbox_paths=SandboxPaths(writable=(str(place), *([str(git.common_dir)] if git else []))),
     )
+
+
+def _find_phase(words: Catalog, prompt: str, named: str) -> tuple[Workflow, Phase]:
+    """Return the phase that uses a prompt: of the workflow that is named, else of the one that the prompt belongs to.
+
+    A prompt that no phase uses is a phase by itself.
+    """
+    known = words.names("workflow")
+    chosen = words.workflow(named) if named in known else Workflow(name=named, phases=())
+    full = prompt if prompt in chosen.prompts else words.full_name(prompt, named)
+    owner = full.partition("/")[0]
+    home = words.workflow(owner) if owner in known and "/" in full else chosen
+    for workflow in (chosen, home):
+        if found := next((phase for phase in workflow.phases if phase.prompt == full), None):
+            return workflow, found
+    alone = Phase(name=full.rpartition("/")[2], prompt=full)
+    return replace(home, phases=(alone,)), alone

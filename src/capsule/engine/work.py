@@ -266,11 +266,17 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
     if not answers_by_file(job):
         signal = signal_of(transcript)
         return signal if job.state.policy.file_discovered else replace(signal, follow_ups=())
+    item, phase = job.state.item.id, job.phase.name
+    written = None if transcript.why in _ENDINGS else job.services.archive.take_result(item, phase)
+    return result_of(transcript, written, item, phase)
+
+
+def result_of(transcript: Transcript, written: bytes | str | None, item: str, phase: str) -> Signal:
+    """Read what an agent claims that answers by file; `written` is the file, or what is wrong with it."""
     if transcript.why in _ENDINGS:
         return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
-    written = job.services.archive.take_result(job.state.item.id, job.phase.name)
     given = transcript.text if isinstance(written, str) or written is None else written
-    signal = read_result(given, job.state.item.id, job.phase.name)
+    signal = read_result(given, item, phase)
     if signal.synthetic:
         wrong, failure = damage(written) if isinstance(written, bytes) else written, transcript.failure
         fault = f"{failure.reason} ({signal.feedback})" if failure else signal.feedback

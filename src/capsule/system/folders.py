@@ -50,6 +50,16 @@ def remove_by_force(folder: Path) -> None:
         raise OSError(errno.ENOTEMPTY, words[0], str(folder))
 
 
+def make_folders_inside(cwd: Path, folder: Path) -> None:
+    """Make the folder inside the worktree, removing any link an agent put in the way instead of following it."""
+    place = cwd
+    for part in folder.relative_to(cwd).parts:
+        place = place / part
+        if place.is_symlink():
+            place.unlink()
+        place.mkdir(exist_ok=True)
+
+
 def make_own_folder(folder: Path) -> None:
     """Make a folder of ours, removing anything else that an agent put in its place.
 
