@@ -186,6 +186,7 @@ def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> Non
         "sign  3. would run: ready, priority P4",
     ]
     assert "=== make" in answer.out and "Make it." in answer.out
+    assert "3 items, up to 3 agents (retries not counted); cost of earlier missions by short: unknown" in answer.out
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,45 @@ def test_with_triage_first_what_is_new_is_assessed_before_anything_is_built(
     assert a_backlog.moves("WRK-003") == ["triage advance"] and not a_backlog.moves()
 
 
+@pytest.mark.promise("backlog.triage-first", "commands.dry-run")
+@pytest.mark.parametrize(("words", "first"), [((), "WRK-001"), (("--triage-first",), "WRK-002")])
+def test_a_dry_run_shows_the_order_of_triage_first(
+    a_backlog: BacklogProject, words: tuple[str, ...], first: str
+) -> None:
+    a_backlog.hold({"status": "ready", "risk": "low", "size": "small", "complexity": "low"}, {})
+    said = a_backlog.run("--dry-run", *words)
+    assert said.code == 0, said
+    assert said.out.startswith(f"{first}  would run: ")
+
+
+@pytest.mark.promise("agents.price")
+def test_a_dry_run_has_one_price_for_all_that_would_run(a_backlog: BacklogProject) -> None:
+    """One goes on, one waits for it, one is new; one asks a person first, one waits for that."""
+    a_backlog.hold(
+        {"status": "in_progress", "phase": "review"},
+        {"dependencies": "[WRK-001]"},
+        {"title": "It is new"},
+        {"status": "scoped", "size": "small", "complexity": "low", "risk": "high", "impact": "high"},
+        {"dependencies": "[WRK-004]"},
+    )
+    told = a_backlog.run("--dry-run").out.splitlines()
+    assert "WRK-004  needs you: risk is high, above the guardrail low" in told
+    (price,) = [line for line in told if " agents (retries not counted)" in line]
+    assert price == (
+        "3 items, up to 17 agents (retries not counted); cost of earlier missions by change: unknown (none is done yet)"
+    )
+    capped = a_backlog.run("--dry-run", "--cap", "5").out
+    assert "3 items, up to 17 agents (retries not counted; the cap is 5)" in capped
+
+
+@pytest.mark.promise("agents.price")
+def test_what_asks_a_person_has_no_price(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "scoped", "size": "small", "complexity": "low", "risk": "high", "impact": "high"})
+    for words in ((), ("WRK-001",)):
+        told = a_backlog.run(*words, "--dry-run").out
+        assert told.splitlines()[1:] == ["No agent would be started."], told
+
+
 @pytest.mark.promise("backlog.parts")
 def test_the_agent_of_the_next_part_is_told_nothing_of_the_last_ones_failures(a_backlog: BacklogProject) -> None:
     spec = f"{stem()}_SPEC.md"

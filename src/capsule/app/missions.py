@@ -23,6 +23,14 @@ def mission_state(project: Project, mission: str) -> MissionState:
     return state
 
 
+def mission_names(project: Project) -> list[str]:
+    """Name all missions of the journal, by id."""
+    journal = project.journal(read_only=True)
+    names = list(journal.missions())
+    journal.close()
+    return names
+
+
 def states_of(project: Project, missions: Iterable[str]) -> dict[str, MissionState]:
     """Replay those of these missions that have begun."""
     from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
@@ -39,9 +47,7 @@ def known_mission(project: Project, mission: str) -> MissionState:
     state = mission_state(project, mission)
     if state.started:
         return state
-    journal = project.journal(read_only=True)
-    names = journal.missions()
-    journal.close()
+    names = mission_names(project)
     others = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     hint = f"There are: {others}." if others else f"Start it with `capsule run {mission}`."
     raise CapsuleError(f"There is no mission {mission}.", hint, exit_code=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -13,22 +12,20 @@ from capsule.adapters import Order
 from capsule.app.items import refuse_files_as_folders
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
-from capsule.core.budget import cost_so_far
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.event import MissionStarted
 from capsule.core.item import Status
-from capsule.core.state import MissionState, Step, agent_for, apply
+from capsule.core.state import MissionState, apply
 from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
-from capsule.engine.brief import brief, check_prompts
-from capsule.engine.job import Job, load_state, only_to_be_closed
+from capsule.engine.brief import check_prompts
+from capsule.engine.job import only_to_be_closed
 from capsule.project import Project
-from capsule.reports.live import FanOut
 from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.sandbox import level
-from capsule.wiring import SKILLS, open_services, uses_skills
+from capsule.wiring import SKILLS, uses_skills
 from capsule.workspaces import repository
 from capsule.workspaces.room import missing_room
 
@@ -211,7 +208,7 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
 
 def check_agents(plan: MissionPlan, services: Services) -> None:
     """Check every agent that the workflow may call, and every prompt, before the first is paid."""
-    check_prompts(services.words, _expected_state(plan), skills=services.skills)
+    check_prompts(services.words, expected_state(plan), skills=services.skills)
     for phase in plan.order.workflow.phases:
         if phase.prompt:
             services.agent(phase.agent, phase.model).check()
@@ -225,28 +222,7 @@ def exclude_our_files(plan: MissionPlan) -> None:
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 
 
-_MOST_READ = 50
-"""Of earlier missions: a dry run answers at once, however long the journal is."""
-
-
-def _price(state: MissionState, services: Services) -> Iterator[str]:
-    """Say which agents would be started for what, and what missions by this workflow have cost so far."""
-    asked: dict[str, list[str]] = {}
-    for phase in map(state.workflow.phase, state.to_do):
-        if phase.prompt:
-            asked.setdefault(services.agent(*agent_for(state, phase)).name, []).append(phase.name)
-    number = sum(map(len, asked.values()))
-    named = "; ".join(f"{agent} for {', '.join(phases)}" for agent, phases in asked.items())
-    yield f"phases: {len(state.to_do)} to do, {number} by an agent{f' ({named})' if named else ''}"
-    names = services.journal.missions()
-    earlier = (load_state(services, name) for name in names[-_MOST_READ:])
-    done = [each for each in earlier if each.finished and each.workflow.name == state.workflow.name and not each.parent]
-    some = f", among the last {_MOST_READ} by id" if len(names) > _MOST_READ else ""
-    cost = cost_so_far([each.spending for each in done])
-    yield f"cost of earlier missions by {state.workflow.name}{some}: {cost}"
-
-
-def _expected_state(plan: MissionPlan) -> MissionState:
+def expected_state(plan: MissionPlan) -> MissionState:
     """Return the mission as it is under way, or as it would be right after its start."""
     order = plan.order
     event = MissionStarted(
@@ -254,35 +230,3 @@ def _expected_state(plan: MissionPlan) -> MissionState:
         policy=order.policy, lineage=order.lineage,
     )  # fmt: skip
     return plan.state if plan.state.under_way else apply(MissionState(), event)
-
-
-def preview(plan: MissionPlan, model: str) -> Iterator[str]:
-    """Describe the prompts, commands and gate of a mission, as lines; nothing is done."""
-    order = plan.order
-    state = _expected_state(plan)
-    yield f"{order.mission}: {' '.join(order.item.title.split())}"
-    yield f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}"
-    yield f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}"
-    with open_services(
-        plan.project, plan.project.tracker, plan.words, FanOut(), None, model=model, dry=True
-    ) as services:
-        yield from _price(state, services)
-        for name in state.to_do:
-            phase = state.workflow.phase(name)
-            yield f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})"
-            if phase.run:
-                yield f"$ {phase.run}"
-            elif phase.do or phase.workflow:
-                yield f"{'action' if phase.do else 'child missions by workflow'}: {phase.do or phase.workflow}"
-            if not phase.prompt:
-                continue
-            job = Job(Step(state.mission, name, state.runs.get(name, 0) + 1), state, phase, services, _never)
-            agent_name, phase_model = agent_for(state, phase)
-            briefing = brief(job, phase_model, dry=True)
-            argv = services.agent(agent_name, phase_model).describe(briefing)
-            yield "$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv)
-            yield services.redact(briefing.prompt)
-
-
-def _never(*_: object) -> MissionState:
-    raise AssertionError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +18,6 @@ from capsule.app.planning import (
     check_agents,
     exclude_our_files,
     plan_mission,
-    preview,
     refuse_dirty,
 )
 from capsule.app.running import PLAIN, RunContext, open_run
@@ -28,7 +26,7 @@ from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
 from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.item import HELD, Item, Status
 from capsule.core.ledger import DECISION, unblocked
-from capsule.core.schedule import QueuePosition, choose, in_order, queue
+from capsule.core.schedule import QueuePosition, queue
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.campaign import Campaign
@@ -41,7 +39,6 @@ from capsule.workspaces import repository
 from capsule.workspaces.room import missing_room
 from capsule.workspaces.upgrade import put_away_old_work
 
-_MOST_SHOWN = 100
 _MOST_NAMED = 5
 _MOST_COMPARED = 32
 """How many items that could be next are compared with the missions under way."""
@@ -59,7 +56,7 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     however the run ends.
     """
     request, named = run.request, run.request.items or None
-    _refuse_fresh_queue(request)
+    refuse_fresh_queue(request)
     for item_id in request.items:
         _make_way(run, run.project.tracker.item(item_id))
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
@@ -95,7 +92,8 @@ def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | Non
             yield f"{label:<9}{', '.join(named[:_MOST_NAMED])}{more}"
 
 
-def _refuse_fresh_queue(request: RunRequest) -> None:
+def refuse_fresh_queue(request: RunRequest) -> None:
+    """Refuse to start a whole queue over."""
     if request.fresh and not request.items:
         raise UsageError("--fresh starts one item over, and none is named.", "Name it: capsule run ID --fresh")
 
@@ -116,7 +114,7 @@ def jobs_of(project: Project) -> int:
 
 def _make_way(run: RunContext, item: Item) -> None:
     """Make a named item ready to be run, or refuse."""
-    _refuse_container(item)
+    refuse_container(item)
     if run.request.fresh:
         _start_anew(run, item)
     elif run.request.rebase:
@@ -124,7 +122,8 @@ def _make_way(run: RunContext, item: Item) -> None:
     refuse_what_has_to_wait(run.project, item.id)
 
 
-def _refuse_container(item: Item) -> None:
+def refuse_container(item: Item) -> None:
+    """Refuse an item that holds others, where a task is asked for."""
     if is_container(item):
         raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
 
@@ -210,7 +209,7 @@ class _ProjectJobs:
         states = self._states
         if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
-        resumed = _under_way(states) if self._campaign else self._request.items
+        resumed = under_way_in(states) if self._campaign else self._request.items
         first = self._request.triage_first or None
         return queued(self._project, states, items, left_alone, resumed=resumed, triage_first=first)
 
@@ -255,25 +254,6 @@ def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
     if earlier:
         return "" if earlier.halt else earlier.to_do[0]
     return item.phase if item.status is Status.IN_PROGRESS else ""
-
-
-def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which items would be taken, and what the first agent would be told, as lines."""
-    _refuse_fresh_queue(request)
-    only, tracker = request.items, project.tracker
-    for item_id in only:
-        _refuse_container(tracker.item(item_id))
-    items = tracker.everything()
-    found = queued(project, states_of(project, [item.id for item in items]), items)
-    for place in found:
-        if not only or place.item.id in only:
-            yield f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}"
-    item = choose(found, only or None)
-    if item is None:
-        yield "Nothing would be done."
-        return
-    yield ""
-    yield from preview(plan_mission(project, item.id, request), request.model)
 
 
 # ---- campaigns
@@ -342,24 +322,6 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     return report.exit_code
 
 
-def _under_way(states: Mapping[str, MissionState]) -> set[str]:
+def under_way_in(states: Mapping[str, MissionState]) -> set[str]:
+    """Name the missions that began and are not finished: a campaign goes on with them."""
     return {name for name, state in states.items() if state.under_way}
-
-
-def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which everything would be done, and what the first agent would be told, as lines."""
-    items = project.tracker.everything()
-    states = states_of(project, [item.id for item in items])
-    wanted = {item.id for item in to_do(plan.members)}
-    found = in_order(items, wanted, partial(queued, project, states, resumed=_under_way(states)), _MOST_SHOWN)
-    for number, place in enumerate(found, 1):
-        word = f"{number}. would run" if place.actionable else "not now"
-        yield f"{place.item.id}  {word}: {place.why}"
-    if more := len(wanted) - len(found):
-        yield f"... and {more} more"
-    if not found or not found[0].actionable:
-        yield "Nothing would be done."
-        return
-    yield ""
-    first = plan_mission(project, found[0].item.id, request, start=f"refs/heads/{plan.into}")
-    yield from preview(first, request.model)

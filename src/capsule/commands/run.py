@@ -33,12 +33,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from capsule.app.planning import RunRequest, plan_mission, preview
+from capsule.app.dry_run import preview, preview_campaign, preview_queue
+from capsule.app.planning import RunRequest, plan_mission
 from capsule.app.queue import (
     jobs_of,
     plan_campaign,
-    preview_campaign,
-    preview_queue,
     refuse_what_has_to_wait,
     run_campaign,
     run_queue,

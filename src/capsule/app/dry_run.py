@@ -1,0 +1,217 @@
+"""What a run would do, as lines: the order, what it would cost, prompts, commands and gate. Nothing is changed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from capsule.app.missions import mission_names, states_of
+from capsule.app.ordering import queued
+from capsule.app.planning import MissionPlan, RunRequest, expected_state, plan_mission
+from capsule.app.queue import CampaignPlan, cap_of, refuse_container, refuse_fresh_queue, under_way_in
+from capsule.catalog import Catalog
+from capsule.core.budget import cost_so_far
+from capsule.core.campaign import to_do
+from capsule.core.item import Item, with_values
+from capsule.core.ledger import AT_THE_DOOR, at_the_door
+from capsule.core.schedule import QueuePosition, choose, in_order
+from capsule.core.state import MissionState, Step, agent_for
+from capsule.core.text import count
+from capsule.core.workflow import Workflow
+from capsule.engine.brief import brief
+from capsule.engine.job import Job
+from capsule.project import Project
+from capsule.reports.live import FanOut
+from capsule.rules import choose_workflow, guardrails_of, words_at
+from capsule.services import Services
+from capsule.wiring import open_services
+
+_MOST_READ = 50
+"""Of earlier missions: a dry run answers at once, however long the journal is."""
+_MOST_SHOWN = 100
+
+Queued = Callable[[Sequence[Item]], Sequence[QueuePosition]]
+
+
+def preview(plan: MissionPlan, model: str) -> Iterator[str]:
+    """Describe the price, the prompts, the commands and the gate of one mission."""
+    yield from _mission(plan, model, _cost_so_far(plan.project, {plan.order.workflow.name}))
+
+
+def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
+    """Describe the order in which items would be taken, its cost, and what the first agent would be told."""
+    refuse_fresh_queue(request)
+    only, tracker = request.items, project.tracker
+    for item_id in only:
+        refuse_container(tracker.item(item_id))
+    items = tracker.everything()
+    states = states_of(project, [item.id for item in items])
+    asked = _asked(project, request, items)
+    first = request.triage_first or None
+    would_run = _without(asked, partial(queued, project, states, resumed=only, triage_first=first))
+    places = would_run(items)
+    for place in places:
+        if not only or place.item.id in only:
+            yield f"{place.item.id}  {'would run' if place.actionable else _not_now(place, asked)}: {place.why}"
+    item = choose(places, only or None)
+    if item is None:
+        yield _nothing(places, asked, only)
+        return
+    taken = in_order(items, only or {item.id for item in items}, would_run, _MOST_SHOWN)
+    yield _in_all(project, request, [place.item for place in taken if place.actionable], states)
+    yield ""
+    yield from _mission(plan_mission(project, item.id, request), request.model)
+
+
+def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
+    """Describe the order in which everything would be done, its cost, and what the first agent would be told."""
+    items = project.tracker.everything()
+    states = states_of(project, [item.id for item in items])
+    wanted = {item.id for item in to_do(plan.members)}
+    asked = _asked(project, request, items)
+    would_run = _without(asked, partial(queued, project, states, resumed=under_way_in(states)))
+    found = in_order(items, wanted, would_run, _MOST_SHOWN)
+    for number, place in enumerate(found, 1):
+        word = f"{number}. would run" if place.actionable else _not_now(place, asked)
+        yield f"{place.item.id}  {word}: {place.why}"
+    if more := len(wanted) - len(found):
+        yield f"... and {more} more"
+    if not found or not found[0].actionable:
+        yield _nothing(found, asked, ())
+        return
+    yield _in_all(project, request, [place.item for place in found if place.actionable], states)
+    yield ""
+    first = plan_mission(project, found[0].item.id, request, start=f"refs/heads/{plan.into}")
+    yield from _mission(first, request.model)
+
+
+# ---- what a person is asked instead of an agent
+
+
+def _asked(project: Project, request: RunRequest, items: Sequence[Item]) -> dict[str, str]:
+    """Return the items that would be blocked before an agent is started for them, each with the reason."""
+    words, guardrails, found = _words(project), guardrails_of(project.settings), {}
+    for item in items:
+        if item.status in AT_THE_DOOR or item.unmet:
+            workflow = choose_workflow(project, item, words, request.workflow)
+            after = with_values(item, at_the_door(item, workflow, guardrails))
+            if after.blocked and not item.blocked:
+                found[item.id] = after.blocked.reason
+    return found
+
+
+def _without(asked: Mapping[str, str], queued: Queued) -> Queued:
+    """Return the queue as it is for agents: what a person is asked about is not worked on, and says what is asked."""
+
+    def places(items: Sequence[Item]) -> list[QueuePosition]:
+        return [
+            replace(place, actionable=False, why=asked[place.item.id])
+            if place.actionable and place.item.id in asked
+            else place
+            for place in queued(items)
+        ]
+
+    return places
+
+
+def _not_now(place: QueuePosition, asked: Mapping[str, str]) -> str:
+    return "needs you" if asked.get(place.item.id) == place.why else "not now"
+
+
+def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Collection[str]) -> str:
+    """Say that a run would do nothing, or only ask."""
+    asks = any(_not_now(place, asked) == "needs you" for place in places if not only or place.item.id in only)
+    return "No agent would be started." if asks else "Nothing would be done."
+
+
+# ---- what it would cost
+
+
+def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states: Mapping[str, MissionState]) -> str:
+    """Say how many agents would be started for all these items, and what such missions have cost so far."""
+    words, agents, workflows = _words(project), 0, set()
+    for item in items:
+        workflow, to_do = _still_to_do(project, request, item, states.get(item.id), words)
+        agents += sum(bool(workflow.phase(name).prompt) for name in to_do)
+        workflows.add(workflow.name)
+    cap = cap_of(project, request)
+    known = f"{'the first ' if len(items) == _MOST_SHOWN else ''}{count(len(items), 'item')}"
+    counted = f"retries not counted{f'; the cap is {cap}' if cap < agents else ''}"
+    return f"{known}, up to {count(agents, 'agent')} ({counted}); {_cost_so_far(project, workflows)}"
+
+
+def _words(project: Project) -> Catalog:
+    """Return the workflows as a mission that starts now would have them."""
+    return words_at(project, project.git.resolve("HEAD"))
+
+
+def _still_to_do(
+    project: Project, request: RunRequest, item: Item, state: MissionState | None, words: Catalog
+) -> tuple[Workflow, Sequence[str]]:
+    """Return an item's workflow and the phases that are still to do."""
+    if state and state.under_way and not request.fresh:
+        return state.workflow, state.to_do
+    workflow = choose_workflow(project, item, words, request.workflow)
+    return workflow, workflow.remaining(item)
+
+
+def _cost_so_far(project: Project, workflows: Collection[str]) -> str:
+    """Say what missions by these workflows have cost so far."""
+    names = mission_names(project)
+    earlier = states_of(project, names[-_MOST_READ:]).values()
+    done = [each for each in earlier if each.finished and each.workflow.name in workflows and not each.parent]
+    some = f", among the last {_MOST_READ} by id" if len(names) > _MOST_READ else ""
+    return (
+        f"cost of earlier missions by {', '.join(sorted(workflows))}{some}: "
+        f"{cost_so_far([each.spending for each in done])}"
+    )
+
+
+# ---- one mission
+
+
+def _mission(plan: MissionPlan, model: str, price: str = "") -> Iterator[str]:
+    order = plan.order
+    state = expected_state(plan)
+    yield f"{order.mission}: {' '.join(order.item.title.split())}"
+    yield f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}"
+    yield f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}"
+    with open_services(
+        plan.project, plan.project.tracker, plan.words, FanOut(), None, model=model, dry=True
+    ) as services:
+        yield _agents(state, services)
+        if price:
+            yield price
+        for name in state.to_do:
+            phase = state.workflow.phase(name)
+            yield f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})"
+            if phase.run:
+                yield f"$ {phase.run}"
+            elif phase.do or phase.workflow:
+                yield f"{'action' if phase.do else 'child missions by workflow'}: {phase.do or phase.workflow}"
+            if not phase.prompt:
+                continue
+            job = Job(Step(state.mission, name, state.runs.get(name, 0) + 1), state, phase, services, _never)
+            agent_name, phase_model = agent_for(state, phase)
+            briefing = brief(job, phase_model, dry=True)
+            argv = services.agent(agent_name, phase_model).describe(briefing)
+            yield "$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv)
+            yield services.redact(briefing.prompt)
+
+
+def _never(*_: object) -> MissionState:
+    raise AssertionError
+
+
+def _agents(state: MissionState, services: Services) -> str:
+    """Say which agents would be started for what."""
+    asked: dict[str, list[str]] = {}
+    for phase in map(state.workflow.phase, state.to_do):
+        if phase.prompt:
+            asked.setdefault(services.agent(*agent_for(state, phase)).name, []).append(phase.name)
+    number = sum(map(len, asked.values()))
+    named = "; ".join(f"{agent} for {', '.join(phases)}" for agent, phases in asked.items())
+    return f"phases: {len(state.to_do)} to do, {number} by an agent{f' ({named})' if named else ''}"
