@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from capsule.commands.verbs import VERBS
+from capsule.reports.style import folded
 from capsule.reports.table import width_of
 
 from .backlog_project import BacklogProject
@@ -53,8 +54,8 @@ def bare(text: str) -> str:
 
 
 def assert_fits(shown: str) -> None:
-    """A path or an id is not broken, so that it can be copied: it may be longer than a line, below its label."""
-    wide = [line for line in shown.splitlines() if width_of(line) > WIDTH and len(line.split()) > 2]
+    """A path or an id is not broken, so that it can be copied: it may be longer than a line, and stands there alone."""
+    wide = [line for line in shown.splitlines() if width_of(line) > WIDTH and len(line.split()) > 1]
     assert not wide, "\n".join(wide)
 
 
@@ -90,6 +91,39 @@ def test_in_a_pipe_nothing_is_wrapped_or_cut(asked: BacklogProject) -> None:
 )
 def test_other_commands_fit(asked: BacklogProject, words: tuple[str, ...]) -> None:
     assert_fits(on_a_terminal(asked, *words))
+
+
+@pytest.mark.promise("screens.eighty-columns")
+def test_a_report_fits_and_has_the_whole_question(asked: BacklogProject) -> None:
+    asked.add("Another one")
+    asked.play(honest("WRK-002", "another-one", triage=[turn("triage", "FAILED", item="WRK-002")]), "WRK-002")
+    asked.run("--max-retries", "0")
+    for words in (("report",), ("report", "WRK-001"), ("report", "--run", "queue")):
+        shown = on_a_terminal(asked, *words)
+        assert_fits(shown)
+        assert bare(QUESTION) in bare(shown), words
+        piped = asked.capsule(*words).out
+        assert any(line.startswith("| ") for line in piped.splitlines())
+        assert any(QUESTION.strip() in line for line in piped.splitlines())
+
+
+@pytest.mark.promise("screens.eighty-columns")
+def test_what_run_phase_says_fits(a_project: Project) -> None:
+    a_project.write(".capsule/prompts/mine.md", "Use {{NOTHING}} of that.\n")
+    for words, hint in ((("mine",), "Names that do: "), (("nobody",), "There are: "), (("prd", "--dry-run"), "Result")):
+        shown = on_a_terminal(a_project, "run-phase", words[0], ".", *words[1:])
+        assert hint in shown
+        assert_fits("\n".join(line for line in shown.splitlines() if not line.startswith("{")))
+
+
+@pytest.mark.promise("screens.eighty-columns")
+@pytest.mark.parametrize("length", [60, 75, 80, 90])
+def test_a_path_stands_alone_where_it_does_not_fit_beside_its_label(length: int) -> None:
+    path = "/" + "x" * (length - 1)
+    shown = folded(f"  worktree:    {path}", WIDTH).split("\n")
+    assert [line.strip() for line in shown] == ([f"worktree:    {path}"] if length == 60 else ["worktree:", path])
+    assert_fits("\n".join(shown))
+    assert width_of(shown[-1]) <= WIDTH or length > WIDTH
 
 
 @pytest.mark.promise("screens.eighty-columns")

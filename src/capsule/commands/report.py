@@ -42,6 +42,7 @@ from capsule.project import Project, open_project, tracker_if_there
 from capsule.reports.facts import report_facts
 from capsule.reports.html import page
 from capsule.reports.markdown import markdown
+from capsule.reports.style import output_width
 from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         text = json.dumps(report_facts(report), indent=2) + "\n"
     else:
-        text = page(report) if args.html else markdown(report)
+        text = page(report) if args.html else markdown(report, _width())
         text = text.encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
@@ -90,6 +91,11 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(file, text)
     print(file.absolute())
     return 0
+
+
+def _width() -> int:
+    """Return how wide Markdown may be: only a person's terminal ends somewhere, whatever COLUMNS says in a pipe."""
+    return output_width(sys.stdout) if sys.stdout.isatty() else sys.maxsize
 
 
 # ---- which missions

@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from capsule.catalog import Catalog
-from capsule.commands.arguments import agent_options
+from capsule.commands.arguments import agent_options, say, tell
 from capsule.core.briefing import Briefing, SandboxPaths, prompt_values
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.failure import Reaction
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             what, hint = trouble.filename or "The directory", "Name a directory you may write to."
             fault = CapsuleError(f"{what} cannot be used: {trouble.strerror or trouble}.", hint)
         print(signal_json(error_signal(fault.message)))
-        print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
+        tell(f"capsule: {fault.message}\n  {fault.hint}".rstrip())
         return 2
     if signal is None:
         return 0
@@ -93,8 +92,8 @@ def _run(args: argparse.Namespace) -> Signal | None:
         )
         agent = make("", "")
         if args.dry_run:
-            print(" ".join("PROMPT" if word == briefing.prompt else word for word in agent.describe(briefing)))
-            print(redactor.text(briefing.prompt))
+            say(" ".join("PROMPT" if word == briefing.prompt else word for word in agent.describe(briefing)))
+            say(redactor.text(briefing.prompt))
             return None
         agent.check()
         if briefing.result_path:

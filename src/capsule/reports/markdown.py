@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from capsule.core.briefing import fenced
@@ -14,7 +15,8 @@ from capsule.core.report import Report
 from capsule.core.status import MissionStatus
 from capsule.core.text import count
 from capsule.reports import words
-from capsule.reports.style import printable, shortened
+from capsule.reports.style import folded, printable, shortened
+from capsule.reports.table import width_of
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
@@ -29,8 +31,26 @@ def plain(text: str, longest: int = _LONGEST_LINE) -> str:
     return _MARKUP.sub(r"\\\1", shortened(text, longest))
 
 
-def markdown(report: Report) -> str:
-    return "\n\n".join(_blocks(report)) + "\n"
+def markdown(report: Report, width: int = sys.maxsize) -> str:
+    """Return the report; for a terminal no wider than that."""
+    return "\n\n".join(_fitted(block, width) for block in _blocks(report)) + "\n"
+
+
+def _fitted(block: str, width: int) -> str:
+    """Fold a block; a table that is too wide becomes a list of its rows."""
+    head, *rows = block.split("\n")
+    if not head.startswith("| ") or all(width_of(line) <= width for line in (head, *rows)):
+        return folded(block, width)
+    _, *names = _cells(head)
+    listed = []
+    for first, *cells in map(_cells, rows[1:]):
+        told = (f"{name}: {cell}" for name, cell in zip(names, cells, strict=True) if cell)
+        listed.append("; ".join((first, *told)))
+    return folded(_list(*listed), width)
+
+
+def _cells(row: str) -> list[str]:
+    return row.removeprefix("| ").removesuffix(" |").split(" | ")
 
 
 def _blocks(report: Report) -> Iterator[str]:

@@ -11,7 +11,7 @@ from capsule.core.proven import proof_of
 from capsule.core.text import count, sentence
 from capsule.reports import words
 from capsule.reports.facts import places
-from capsule.reports.style import TONES, Style, clean, printable, wrapped
+from capsule.reports.style import TONES, Style, clean, folded, printable, wrapped
 from capsule.reports.table import fit, wrap
 
 _PROOF_LINES = 6
@@ -47,11 +47,12 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
         before = label
         yield from wrapped(f"{label}: {text}", width)
     yield ""
-    for what, path in places(summary.mission, root).items():
-        yield f"{_PLACES.get(what, f'{what}:'):<12}{path}"
-    yield f"{'next:':<12}{summary.next}"
+    rows = {_PLACES.get(what, f"{what}:"): str(path) for what, path in places(summary.mission, root).items()}
+    rows["next:"] = summary.next
     if summary.otherwise and not summary.running:
-        yield f"{'or:':<12}{summary.otherwise}"
+        rows["or:"] = summary.otherwise
+    for label, text in rows.items():
+        yield folded(f"{label:<12}{text}", width)
 
 
 def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:

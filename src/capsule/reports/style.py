@@ -64,7 +64,11 @@ def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[s
 
 def fitted(text: str, stream: TextIO) -> str:
     """Return lines of ours folded where the terminal ends, each below its own words; in a pipe as they are."""
-    width = output_width(stream)
+    return folded(text, output_width(stream))
+
+
+def folded(text: str, width: int) -> str:
+    """Return lines of ours folded after so many columns, each below its own words."""
     return "\n".join(each for line in text.split("\n") for each in _folded(line, width))
 
 

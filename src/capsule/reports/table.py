@@ -39,7 +39,8 @@ def column(text: str, width: int) -> str:
 def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:
     """The text on lines of so many cells, behind `first` or `rest`; empty where there is no word.
 
-    A word that is longer than a line is broken; `whole` leaves one that can be copied, as a path or an id, as it is.
+    A word that is longer than a line is broken; `whole` leaves one that can be copied, as a path or an id, as it is: it
+    stands alone, moved to the left as far as it takes.
     """
     lines: list[str] = []
     line, empty, words = first, True, deque(text.split())
@@ -52,10 +53,11 @@ def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool 
             line, empty = rest, True
             words.appendleft(word)
         elif whole and word.isascii():
-            if width_of(rest) < width_of(line):
+            if line.strip() or width_of(rest) < width_of(line):
                 lines.append(line.rstrip())
                 line = rest
-            line, empty = line + word, False
+            room = width - width_of(word)
+            line, empty = (line[:room] if room >= 0 else line) + word, False
         else:
             cut = max(1, _longest(word, width - width_of(line)))
             lines.append(line + word[:cut])
