@@ -1,10 +1,14 @@
-"""Agents that die without an answer: their cause is shown, and a broken install burns no item."""
+"""Agents by a path of their own; those that die without an answer show their cause, and burn no item."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from .backlog_project import BacklogProject
+from .conftest import COMMIT, ITEM, PASS, Project
+from .test_campaign import FLOW
 
 DEAD = """\
 #!/bin/sh
@@ -15,7 +19,15 @@ exit 3
 """
 
 
-def an_agent(project: BacklogProject, script: str, mode: int = 0o755) -> None:
+WORKING = f"""\
+#!/bin/sh
+echo 42 > answer
+{COMMIT}
+echo '{json.dumps(PASS)}'
+"""
+
+
+def an_agent(project: Project, script: str, mode: int = 0o755) -> None:
     """A script in the project that no commit has: a worktree lacks it."""
     exclude = project.path / ".git" / "info" / "exclude"
     exclude.write_text(f"{exclude.read_text()}agent.sh\n")
@@ -65,6 +77,21 @@ def test_a_command_relative_to_the_project_works_from_a_worktree(a_backlog: Back
     a_backlog.add()
     said = a_backlog.run("--agent", "tiny", "--max-retries", "0")
     assert said.code == 1 and "cannot find libfoo" in said.err
+
+
+@pytest.mark.promise("agents.by-path")
+@pytest.mark.parametrize("agent", ["./agent.sh", "tiny"], ids=["option", "command"])
+def test_an_agent_by_a_path_in_the_project_works_in_a_worktree_and_is_merged(a_project: Project, agent: str) -> None:
+    a_project.write(".capsule/workflows/short.yaml", FLOW)
+    config = (a_project.path / ".capsule" / "config.yaml").read_text()
+    a_project.write(".capsule/config.yaml", f'{config}agents: {{tiny: {{command: ["./agent.sh"]}}}}\n')
+    a_project.commit("a short way")
+    an_agent(a_project, WORKING)
+    said = a_project.capsule("run", ITEM, "--workflow", "short", "--agent", agent, cwd=a_project.path / "tests")
+    assert said.code == 0, said
+    assert a_project.answer() == "42"
+    assert a_project.git("log", "-1", "--format=%s") == f"Merge {ITEM}: Find the answer"
+    assert "agent.sh" not in a_project.git("ls-tree", "-r", "--name-only", "main")
 
 
 @pytest.mark.promise("agents.broken-install")

@@ -92,6 +92,10 @@ class Race(Project):
         for name, commit in merged:
             assert self.git("diff", "--name-only", f"{commit}^1", commit) == name
 
+    def trailers(self, commit: str) -> dict[str, str]:
+        rows = self.git("log", "-1", "--format=%(trailers:only,unfold)", commit).splitlines()
+        return {name: value for name, _, value in (row.partition(": ") for row in rows)}
+
     def batches(self) -> list[Batched]:
         return [event for event in self.events(merge_stream("main")) if isinstance(event, Batched)]
 
@@ -180,6 +184,25 @@ def test_a_batch_enters_main_as_one_commit_and_each_keeps_its_own_merge(race: Ra
         assert all(other in ended.outcome.evidence[0].observed for other in others)
         race.git("revert", "--no-edit", "-m", "1", ended.outcome.facts["merged"])
         assert not (race.path / name).exists()
+
+
+@pytest.mark.promise("evidence.trailers", "merge-queue.batch")
+def test_each_merge_of_a_batch_says_what_made_it_and_the_batch_names_them(race: Race, tmp_path: Path) -> None:
+    names = [f"task-{number}" for number in range(4)]
+    room = tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.5\n")
+    race.set_up(names, {name: {"make": [makes(meets(room, 4), f"touch {name}", COMMIT)]} for name in names})
+    race.always |= {"CAPSULE_MERGE__BATCH": "2"}
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    batch = next(batch for batch in race.batches() if batch.commit and len(batch.missions) == 2)
+    assert race.trailers(batch.commit) == {"Capsule-Batch": ", ".join(batch.missions)}
+    base, chain = race.git("rev-parse", f"{batch.commit}^1", f"{batch.commit}^2").split()
+    inner = race.git("rev-list", "--first-parent", "--reverse", f"{base}..{chain}").split()
+    assert [race.trailers(commit) for commit in inner] == [
+        {"Capsule-Mission": name, "Capsule-Agents": "scripted", "Capsule-Proven": "green (exit code only)"}
+        for name in batch.missions
+    ]
 
 
 @pytest.mark.promise("merge-queue.batch")

@@ -1121,3 +1121,19 @@ def test_the_time_of_a_run_that_was_killed_counts_for_the_one_that_continues_it(
         journal.note("_queue", Warned(at="2026-01-05T09:05:00Z", text="still there"))
     journal.close()
     assert re.search(r"^  time +5 min \d+ s$", a_backlog.run("--cap", "1").out, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("evidence.trailers")
+def test_a_merged_item_of_a_backlog_says_what_made_it(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workspace: {publish: merge}")
+    a_backlog.add()
+    said = a_backlog.run()
+    assert (said.code, a_backlog.ids()) == (0, []), said.err
+    merge = a_backlog.git("log", "-1", "--merges", "--format=%H")
+    assert a_backlog.git("show", f"{merge}:answer") == "42"
+    rows = a_backlog.git("log", "-1", "--format=%(trailers:only,unfold)", merge).splitlines()
+    told = {name: value for name, _, value in (row.partition(": ") for row in rows)}
+    assert (told.pop("Capsule-Mission"), told.pop("Capsule-Agents")) == ("WRK-001", "scripted")
+    assert told.pop("Capsule-Proven").startswith("green (exit code only)")
+    assert not told
