@@ -178,6 +178,23 @@ def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject
 
 
 @pytest.mark.slow
+@pytest.mark.promise("convergence.third-time", "004-pipeline.breaker")
+def test_the_breaker_does_not_count_who_asks_for_the_same_a_third_time(a_backlog: BacklogProject) -> None:
+    for item in ("WRK-001", "WRK-002"):
+        a_backlog.play({"triage": [turn("triage", "FAILED", item=item, findings=["Say which shop."])]}, item)
+        a_backlog.add(f"Item {item}")
+    said = a_backlog.run()
+    assert (said.code, "Circuit breaker" in said.err) == (0, False)
+    for item in ("WRK-001", "WRK-002"):
+        assert a_backlog.moves(item) == ["triage retry", "triage retry", "triage park"]
+        block = a_backlog.item(item).blocked
+        assert block and block.kind == "clarification"
+        assert block.reason.startswith("R1 was asked for 3 times: “Say which shop.”")
+        assert block.reason in said.out
+    assert a_backlog.say("status").out.count("clarification: R1 was asked for 3 times") == 2
+
+
+@pytest.mark.slow
 @pytest.mark.promise("screens.failed")
 def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: BacklogProject) -> None:
     for number in (1, 2):

@@ -265,10 +265,31 @@ def test_the_third_time_needs_a_person() -> None:
 
 
 @pytest.mark.promise("convergence.third-time")
-def test_where_no_retries_are_left_that_is_the_reason_as_ever() -> None:
-    made = third("look", remarks(CAP), msgspec.structs.replace(FLOW, retries=2))
-    assert (made.move, made.exhausted) == (Move.ABORT, True)
+@pytest.mark.parametrize(("phase", "verdict"), [("look", Verdict.NEEDS_WORK), ("alone", Verdict.FAILED)])
+def test_the_third_time_needs_a_person_also_where_it_uses_up_the_retries(phase: str, verdict: Verdict) -> None:
+    signal = msgspec.structs.replace(remarks(CAP), verdict=verdict)
+    made = third(phase, signal, msgspec.structs.replace(FLOW, retries=2))
+    assert (made.move, made.exhausted, made.exit_code, made.block_type) == (Move.PARK, False, 1, "clarification")
+    assert made.reason.startswith("R1 was asked for 3 times")
     assert made.findings[0].asked == MOST_ASKED
+
+
+@pytest.mark.promise("convergence.taken-back")
+def test_what_is_taken_back_needs_a_person_also_where_it_uses_up_the_retries() -> None:
+    ledger = with_answers(rounds(remarks(CAP)), DONE)
+    flow = msgspec.structs.replace(FLOW, retries=1)
+    made = decide(flow, "look", WITHDRAWS, findings={"look": ledger}, used={"look": 1})
+    assert (made.move, made.exhausted, made.block_type) == (Move.PARK, False, "clarification")
+    assert made.reason.startswith("R1 is taken back")
+
+
+@pytest.mark.promise("convergence.honest")
+def test_something_else_in_each_round_uses_up_the_retries_and_has_failed() -> None:
+    ledger = rounds(remarks(CAP), remarks(NAMES))
+    flow = msgspec.structs.replace(FLOW, retries=2)
+    made = decide(flow, "look", remarks(UNITS), findings={"look": ledger}, used={"look": 2})
+    assert (made.move, made.exhausted, made.block_type) == (Move.ABORT, True, "")
+    assert made.reason.startswith("retries exhausted (2 allowed)")
 
 
 @pytest.mark.parametrize("phase", ["gate", "exam"])

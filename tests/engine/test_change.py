@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from capsule.core.history import NOBODY, read_mission
 from capsule.core.item import Item, Status
 from capsule.trackers.memory import MemoryTracker
 
@@ -191,6 +192,17 @@ def test_a_failure_is_tried_again_with_its_context_and_parks_when_retries_are_go
     state = scene.run("WRK-1", "change")
     assert scene.moves("WRK-1")[2:] == ["prd#1 retry", "prd#2 retry", "prd#3 park"]
     assert state.halt is not None
+
+
+@pytest.mark.promise("convergence.third-time")
+def test_a_review_that_asks_for_the_same_a_third_time_needs_a_person(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(review=[{"result": result("review", "FAILED", findings=["Greet by name."])}]))
+    state = scene.run("WRK-1", "change")
+    assert scene.moves("WRK-1")[-3:] == ["review#1 retry", "review#2 retry", "review#3 park"]
+    assert state.halt and state.halt.reason.startswith("R1 was asked for 3 times: “Greet by name.”")
+    summary = read_mission(event for _, event in scene.journal.events("WRK-1")).summary(NOBODY, "")
+    assert (summary.status.words, summary.next) == ("needs you", 'capsule unblock WRK-1 --notes "..."')
 
 
 @pytest.mark.promise("evidence.more")

@@ -12,7 +12,8 @@ REFUTED is ours: the agent said PASS and the evidence says no. The evidence beco
 who has to mend it (`mend`) sends the work to the phase that writes that, where there is one before; once per check,
 with a counter of its own, and then it is for a person.
 Vetoes (a guardrail, a human's review) can only turn advance or repeat into park. A review that asks for the same thing
-a third time, or takes back what it asked for, is parked instead of another round (`core.findings` has the table).
+a third time, or takes back what it asked for, is parked with the question, also where no retries are left
+(`core.findings` has the table).
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def _has_findings(phase: Phase) -> bool:
 
 
 def _with_findings(phase: Phase, signal: Signal, made: Decision, findings: Mapping[str, Ledger]) -> Decision:
-    """Keep the findings of a review; park one that goes round in circles, where it would be another round."""
+    """Keep the findings of a review; park one that goes round in circles, also where no retries are left."""
     ledger = findings.get(phase.name, ())
     if made.verdict in (Verdict.PASS, Verdict.MORE):
         return replace(made, findings=settled(ledger, signal))
@@ -223,10 +224,11 @@ def _with_findings(phase: Phase, signal: Signal, made: Decision, findings: Mappi
     judged = review_round(ledger, signal, next_number(findings.values()))
     listed = finding_list(each for each in judged.ledger if each.is_open) if judged.by_remarks else ""
     made = replace(made, findings=judged.ledger, feedback="\n\n".join(filter(None, (made.feedback, listed))))
-    why = stuck(judged, phase.rework or phase.name) if made.move in SETBACKS else ""
+    why = stuck(judged, phase.rework or phase.name)
     if not why:
         return made
-    return replace(made, move=Move.PARK, reason=why, back_to="", counter="", exit_code=1, block_type=DEFAULT_BLOCK_TYPE)
+    made = replace(made, move=Move.PARK, reason=why, exit_code=1, block_type=DEFAULT_BLOCK_TYPE)
+    return replace(made, back_to="", counter="", exhausted=False)
 
 
 def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping[str, int]) -> Evidence | None:

@@ -9,6 +9,8 @@ this table, top down; one that passes has settled its findings, and is never sto
     asks for a finding for the third time         park
     anything else                                 rework, as long as there are retries
 
+The first three are parked also where no retries are left: the question is a person's, and no failure.
+
 The opposite is a remark that names the finding in `reverses`. A finding was done where the worker said so by its id, or
 the review itself once called it resolved: to withdraw any other is to be convinced, and that is progress. Where a
 review sent text alone, it is parked only if every point of it was asked for twice before, since a text also holds
