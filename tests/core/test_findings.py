@@ -238,6 +238,20 @@ def test_the_reason_has_the_words_of_both_agents() -> None:
     assert taken == f"R1 is taken back: it asked for “{CAP}”, now it says “No cap after all.”; code answered “Capped.”"
 
 
+def test_the_reason_is_never_cut() -> None:
+    asked, answered = (f"{word} {'and so on ' * 400}END" for word in ("Cap it.", "No."))
+    says = Signal(verdict=Verdict.PASS, findings=(Remark(id="R1", status=RemarkStatus.DECLINED, text=answered),))
+    why = stuck(last([remarks(asked)] * 3, says), "code")
+    assert why == f"R1 was asked for 3 times: “{asked}”; code answered “{answered}”"
+
+
+def test_agents_are_told_long_findings_in_short() -> None:
+    ledger = with_answers(rounds(remarks("Cap it. " * 1000)), DECLINED)
+    assert len(finding_line(ledger[0])) > 7000
+    assert len(decide(FLOW, "look", remarks("Cap it. " * 1000)).feedback) < 1200
+    assert len(told_to_reviewer(ledger, "code")) < 1200
+
+
 def test_a_pass_settles_everything_and_stops_nothing() -> None:
     ledger = rounds(remarks(CAP, NAMES), remarks(CAP), worker=DONE)
     passed = Signal(verdict=Verdict.PASS, findings=(Remark(id="R1", status=RemarkStatus.WITHDRAWN),))

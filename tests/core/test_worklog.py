@@ -230,3 +230,12 @@ def test_the_summary_tells_the_whole_story() -> None:
 
 def test_a_summary_without_a_test_command_says_so() -> None:
     assert "**Unverified: no test command was known.**" in summary(events())
+
+
+def test_the_reason_of_a_halt_is_whole() -> None:
+    question = f"Which colour? {'Mind the light. ' * 200}END"
+    asks = Decision(move=Move.PARK, verdict=Verdict.BLOCKED, reason=question)
+    assert f"- Next: park ({question})" in entry("code#1", 1, outcome(), asks, AT)
+    halted = StepEnded(at=AT, key="code#1", phase="code", run=1, outcome=outcome(), decision=asks)
+    start = MissionStarted(at=AT, mission="x-1", item=Item(id="x-1", title="t"), workflow=FLOW, base="b", into="main")
+    assert f"- Stopped at code: {question}" in summary([start, halted])

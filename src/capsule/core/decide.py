@@ -63,7 +63,6 @@ REACTIONS: dict[Role, dict[Verdict, Move]] = {
 EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.PARK, Role.ACTION: Move.PARK}
 
 
-_LONGEST_QUESTION = 2000
 _ALREADY_DONE = "already done, says its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
 
 
@@ -202,7 +201,7 @@ def _decided(
         return parked or _setback(workflow, phase, planned, used)
     if move in HALTS:
         if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
-            reason = " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
+            reason = " ".join((signal.feedback or signal.summary).split()) or "no reason was given"
         code = 1 if move is Move.PARK else 2
         return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)
     return Decision(move, verdict, signal.summary)

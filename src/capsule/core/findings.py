@@ -33,8 +33,9 @@ from capsule.core.text import count, one_line, shortened
 MOST_ASKED: Final = 3
 """A finding that is asked for so often needs a person."""
 MOST_REMARKS: Final = 40
-LONGEST_FINDING: Final = 1000
-_LONGEST_QUOTED: Final = 300
+_LONGEST_TOLD: Final = 1000
+_LONGEST_ANSWER_TOLD: Final = 300
+"""What an agent is told of a finding, and of the answer to it. People read them whole."""
 _SIMILAR: Final = 0.5
 """The share of words that a finding's new words have in common with its old ones, where only its id names it."""
 
@@ -103,7 +104,7 @@ def review_round(ledger: Ledger, signal: Signal, first_number: int) -> ReviewRou
         if finding is None:
             if not remark.text:
                 continue
-            finding = Finding(id=f"R{first_number}", text=_kept(remark.text), file=_kept(remark.file))
+            finding = Finding(id=f"R{first_number}", text=remark.text.strip(), file=remark.file.strip())
             first_number += 1
         if finding.id not in asked:
             again = {"asked": finding.asked + 1, "counted": finding.counted + 1, "done": False}
@@ -143,37 +144,23 @@ def _settled(finding: Finding, remark: Remark | None) -> Finding:
     return replace(finding, status=FindingStatus.RESOLVED) if finding.is_open else finding
 
 
-def shortened_remark(remark: Remark) -> Remark:
-    """Cut every text of a remark to what is kept of it."""
-    texts = {name: _kept(getattr(remark, name)) for name in ("id", "text", "file", "reverses")}
-    return replace(remark, **texts)
-
-
-def _kept(text: str) -> str:
-    return shortened(text.strip(), LONGEST_FINDING)
-
-
 def stuck(judged: ReviewRound, worker: str) -> str:
     """Say why another round is no use, in the words of both agents; '' where one is."""
     known = {finding.id: finding for finding in judged.ledger}
     for id, now in judged.taken_back.items():
-        said = f", now it says “{_quoted(now)}”" if now.strip() else ""
-        return f"{id} is taken back: it asked for “{_quoted(known[id].text)}”{said}{_answered(known[id], worker)}"
+        said = f", now it says “{one_line(now)}”" if now.strip() else ""
+        return f"{id} is taken back: it asked for “{one_line(known[id].text)}”{said}{_answered(known[id], worker)}"
     often = [known[id] for id in judged.asked if known[id].counted >= MOST_ASKED]
     if not often or not (judged.by_remarks or len(often) == len(judged.asked)):
         return ""
     first, *others = often
     more = f"; as often: {', '.join(finding.id for finding in others)}" if others else ""
     times = count(first.counted, "time")
-    return f"{first.id} was asked for {times}: “{_quoted(first.text)}”{_answered(first, worker)}{more}"
+    return f"{first.id} was asked for {times}: “{one_line(first.text)}”{_answered(first, worker)}{more}"
 
 
 def _answered(finding: Finding, worker: str) -> str:
-    return f"; {worker} answered “{_quoted(finding.answer)}”" if finding.answer else ""
-
-
-def _quoted(text: str) -> str:
-    return shortened(one_line(text), _LONGEST_QUOTED)
+    return f"; {worker} answered “{one_line(finding.answer)}”" if finding.answer else ""
 
 
 # ---- between rounds
@@ -190,7 +177,7 @@ def with_answers(ledger: Ledger, signal: Signal) -> Ledger:
     """Note what a worker says of the open findings: its remark by id, else its summary."""
     said = {remark.id: remark for remark in signal.findings}
     return tuple(
-        replace(each, answer=_kept(_words(said.get(each.id), signal)), done=_is_done(said.get(each.id)))
+        replace(each, answer=_words(said.get(each.id), signal).strip(), done=_is_done(said.get(each.id)))
         if each.is_open
         else each
         for each in ledger
@@ -227,13 +214,19 @@ def finding_line(finding: Finding) -> str:
 
 
 def finding_list(ledger: Iterable[Finding]) -> str:
-    return "\n".join(f"- {finding_line(finding)}" for finding in ledger)
+    """List findings for an agent, the long ones in short."""
+    return "\n".join(map(_told, ledger))
+
+
+def _told(finding: Finding) -> str:
+    return f"- {finding_line(replace(finding, text=shortened(finding.text, _LONGEST_TOLD)))}"
 
 
 def told_to_reviewer(ledger: Ledger, worker: str) -> str:
     """List the findings of earlier rounds for the next one, each with the worker's answer; the open ones come first."""
     return "\n".join(
-        f"- {finding_line(each)}" + (f"\n  {worker} says: {_quoted(each.answer)}" if each.answer else "")
+        _told(each)
+        + (f"\n  {worker} says: {shortened(one_line(each.answer), _LONGEST_ANSWER_TOLD)}" if each.answer else "")
         for each in sorted(ledger, key=lambda finding: not finding.is_open)
     )
 
@@ -294,7 +287,7 @@ def meaning(text: str) -> tuple[str, ...]:
 def _same(finding: Finding, remark: Remark) -> bool:
     """Tell whether a remark asks for the same in the same words; other words may be another thing, so they are."""
     other_file = bool(finding.file and remark.file) and finding.file != remark.file
-    words = meaning(_kept(remark.text))
+    words = meaning(remark.text)
     return bool(words) and not other_file and words == meaning(finding.text)
 
 

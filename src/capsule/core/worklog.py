@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from capsule.core.briefing import fenced, fill
-from capsule.core.decide import Decision, Move
+from capsule.core.decide import HALTS, Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ProofPart
 from capsule.core.findings import finding_line
@@ -62,7 +62,8 @@ def section_of(workflow: Workflow, phase: str) -> str:
 
 def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
     """Write Capsule's own entry: what was claimed, what was seen, what follows."""
-    said = decision.reason if decision.move is not Move.ADVANCE else ""
+    reason = _whole(decision.reason) if decision.move in HALTS else _one_line(decision.reason)
+    said = reason if decision.move is not Move.ADVANCE else ""
     lines = [
         f"{_OURS}{key} -->",
         f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
@@ -74,7 +75,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
         *_proven_lines(outcome.evidence),
         *(f"- Finding {finding_line(finding)}" for finding in decision.findings),
         *(f"- Warning: {_one_line(warning)}" for warning in outcome.warnings),
-        f"- Next: {_move(decision)}{f' ({_one_line(said)})' if said else ''}",
+        f"- Next: {_move(decision)}{f' ({said})' if said else ''}",
     ]
     return "\n".join(lines)
 
@@ -121,7 +122,7 @@ def summary(events: Sequence[Event]) -> str:
         f"- Started: {history.began or 'unknown'}",
         f"- Base: `{state.base[:12]}` into `{state.into}`",
         *([f"- Merged: `{state.facts['merged'][:12]}`"] if "merged" in state.facts else []),
-        *([f"- Stopped at {state.halt.phase}: {_one_line(state.halt.reason)}"] if state.halt else []),
+        *([f"- Stopped at {state.halt.phase}: {_whole(state.halt.reason)}"] if state.halt else []),
         *([f"- Closed as: {state.closed_as}"] if state.closed_as else []),
         *([] if state.policy.test else ["- **Unverified: no test command was known.**"]),
         *([f"- {proof.label.capitalize()}: {_one_line(proof.line)}"] if proof.line else []),
@@ -203,5 +204,9 @@ def _move(decision: Decision) -> str:
     return f"{decision.move.value}{f' to {decision.back_to}' if decision.back_to else ''}"
 
 
+def _whole(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _one_line(text: str) -> str:
-    return shortened(" ".join(text.split()), 300)
+    return shortened(_whole(text), 300)

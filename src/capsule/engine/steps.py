@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
-from capsule.core.findings import MOST_REMARKS, shortened_remark
+from capsule.core.findings import MOST_REMARKS
 from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
-from capsule.core.signal import Signal, Verdict, error_signal
+from capsule.core.signal import Remark, Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step, accept_command, other_kinds
 from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
@@ -33,6 +33,7 @@ from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
 
 MOST_FILES = 200
+_LONGEST_NAME = 1000
 
 
 def perform(step: Step, state: MissionState, services: Services, run_until_halt: RunUntilHalt) -> StepEnded:
@@ -235,7 +236,7 @@ def _outcome(report: Report, seconds: float) -> Outcome:
             msgspec.structs.replace(each, title=cut(each.title, 1000), context=cut(each.context, 8000))
             for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]
         ),
-        findings=tuple(map(shortened_remark, report.signal.findings[:MOST_REMARKS])),
+        findings=tuple(_fitting(remark, report.log) for remark in report.signal.findings[:MOST_REMARKS]),
     )
     dropped = len(report.signal.follow_ups) - len(signal.follow_ups)
     warnings = (f"{dropped} follow-ups more than {MOST_FOLLOW_UPS} were left out",) if dropped else ()
@@ -253,6 +254,12 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         facts=report.facts,
         exam=report.exam,
     )
+
+
+def _fitting(remark: Remark, log: str) -> Remark:
+    """Cut the texts of a remark to what an event may hold."""
+    names = {name: cut(getattr(remark, name), _LONGEST_NAME) for name in ("id", "file", "reverses")}
+    return msgspec.structs.replace(remark, text=cut(remark.text, where=log), **names)
 
 
 def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:

@@ -21,6 +21,8 @@ from capsule.reports.table import width_of
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
 _LONGEST_BLOCK = 2000
+_WHOLE = sys.maxsize
+"""For what a person must answer: it is never cut."""
 _MOST_FILES = 30
 _MOST_NOTES = 50
 _MOST_MISSIONS = 60
@@ -90,7 +92,7 @@ def _blocks(report: Report) -> Iterator[str]:
 def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     rest, heading = summary.sentence.removeprefix(summary.status.words), "#" * level
     colon = ":" if rest == summary.sentence or rest.startswith(":") else ""
-    told = plain(rest.lstrip(": "), _LONGEST_BLOCK * 2)
+    told = plain(rest.lstrip(": "), _WHOLE)
     yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip()
     if summary.unverified:
         yield f"**{plain(summary.unverified)}**"
@@ -116,7 +118,10 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
         yield f"{heading} Feedback: {count(len(rounds), 'round')}"
         yield from words.elided(rounds, _round, lambda count: f"⋯ {count:,} rounds left out", words.SHOWN // 2)
     yield from _changes(summary.diff, heading)
-    if notes := [f"{label}: {plain(text)}" for label, text in words.note_rows(summary)]:
+    rooms = {"finding": _WHOLE}
+    if notes := [
+        f"{label}: {plain(text, rooms.get(label, _LONGEST_LINE))}" for label, text in words.note_rows(summary)
+    ]:
         yield f"{heading} Notes"
         yield _list(*notes[:_MOST_NOTES])
     for part in summary.parts:
