@@ -7,6 +7,7 @@ from tests.costs import grows_linearly
 from capsule.core.board import Board
 from capsule.core.item import Item, Status, with_holders
 from capsule.core.outline import OutlineEntry, matching, outline, unfolded
+from capsule.core.status import MissionStatus
 
 DONE = Status.DONE
 
@@ -55,6 +56,20 @@ def test_a_backlog_stands_under_its_statuses_in_the_order_people_look_at_them() 
     entries = outline(items, Board(), by_status=True)
     assert tree(entries) == [":in_progress", "  W-2", ":new", "  W-1", "  W-3"]
     assert [(entry.title, entry.of) for entry in entries if not entry.item] == [("in progress", 1), ("new", 2)]
+
+
+def test_what_waits_for_another_is_counted_as_waiting_and_not_as_ready() -> None:
+    items = [item("W-1"), item("W-2", dependencies=("W-1",)), item("W-3"), item("W-4", dependencies=("W-5",))]
+    entries = outline([*items, item("W-5", status=DONE)], Board(), by_status=True)
+    assert tree(entries) == [":ready", "  W-1", "  W-3", "  W-4", ":waiting", "  W-2", ":done", "  W-5"]
+    headings = [(entry.title, entry.of) for entry in entries if not entry.item]
+    assert headings == [("ready", 3), ("waiting", 1), ("done", 1)]
+    assert {entry.key for entry in entries if entry.status is MissionStatus.WAITING} == {"W-2"}
+
+
+def test_what_somebody_has_begun_is_not_ready_also_without_a_mission() -> None:
+    (_, entry) = outline([item("W-1", status=Status.IN_PROGRESS)], Board(), by_status=True)
+    assert entry.status is MissionStatus.STOPPED
 
 
 def test_what_is_folded_hides_what_stands_below_it_and_nothing_else() -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from capsule.cli import main
 from capsule.core.board import gather_board
 from capsule.core.budget import duration
 from capsule.core.decide import Move
@@ -30,6 +31,7 @@ from capsule.reports.show import show_lines
 from capsule.reports.style import Style
 from capsule.tui.lines import mission_line, past_line
 from capsule.tui.mission import mission_lines
+from tests.conftest import Repo
 from tests.told import PAID, Told, a_long_story, part_of, prepared
 
 NIGHT = 14 * 3600
@@ -281,6 +283,55 @@ def test_every_screen_has_the_same_cost(story: Story) -> None:
         row=found(r"\$(\d+\.\d\d)", shown.row),
         past=found(r"\$(\d+\.\d\d)", shown.past),
     )
+
+
+# ---- items
+
+
+HELD = """\
+schema_version: 1
+last_id: 7
+items:
+  - {id: WRK-001, title: Item 1, status: ready}
+  - {id: WRK-002, title: Item 2, status: ready, dependencies: [WRK-001]}
+  - {id: WRK-003, title: Item 3, status: new}
+  - {id: WRK-004, title: Item 4, status: blocked, blocked_from_status: new, blocked_reason: which?}
+  - {id: WRK-005, title: Item 5, status: in_progress, phase: prd}
+  - {id: WRK-006, title: Item 6, status: new, dependencies: [WRK-003]}
+  - {id: WRK-007, title: Item 7, status: ready, dependencies: [WRK-005]}
+"""
+
+
+@pytest.fixture
+def with_items(a_repo: Repo, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def say(*words: str) -> str:
+        assert main([*words, "--project-dir", str(a_repo.path)]) == 0
+        return capsys.readouterr().out
+
+    say("init", "--tracker", "backlog")
+    a_repo.write("BACKLOG.yaml", HELD)
+    return say
+
+
+@pytest.mark.promise("screens.agree", "screens.waiting")
+def test_every_screen_counts_the_same_items(with_items: Callable[..., str]) -> None:
+    status, board = with_items("status"), with_items("dashboard", "--plain", "--once")
+    counted = re.findall(r"(\d+) ([a-z_]+)(?:,|$)", found(r"\n7 items: (.*)\n", status))
+    headings = re.findall(r"^([a-z ]+): (\d+)$", board, re.MULTILINE)
+    same(
+        status=sorted((word.replace("_", " "), number) for number, word in counted),
+        board=sorted(headings),
+    )
+    assert dict(headings)["waiting"] == "2" and "Items: 7 in backlog." in board
+
+
+@pytest.mark.promise("screens.agree", "screens.waiting")
+def test_an_item_is_ready_on_every_screen_or_on_none(with_items: Callable[..., str]) -> None:
+    status, board = with_items("status"), with_items("dashboard", "--plain", "--once")
+    for number in (2, 6, 7):
+        waits_for = found(rf"WRK-00{number} .*\n +waiting for (.*)\n", status)
+        assert f"WRK-00{number}: Item {number} (waiting for {waits_for})" in board
+    assert "WRK-005: Item 5 (stopped)" in board
 
 
 # ---- runs

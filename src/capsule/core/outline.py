@@ -6,9 +6,8 @@ them, and one that is drawn in a circle is told once. What is done is shown with
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 import msgspec
 
@@ -96,14 +95,15 @@ def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
 
 def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
-    counts = Counter(item.status for item in items)
-    heading = None
-    for item in as_shown(items):
-        if item.status is not heading:
-            heading = item.status
-            words = heading.value.replace("_", " ")
-            yield OutlineEntry(key=f"{HEADING}{heading.value}", title=words, of=counts[heading], holds=True)
-        yield _entry(item, 1, known, missions)
+    for status, listed in groupby(as_shown(items), key=lambda item: item.status):
+        entries = [_entry(item, 1, known, missions) for item in listed]
+        waiting = [entry for entry in entries if status is Status.READY and entry.waits_for]
+        free = [entry for entry in entries if not (status is Status.READY and entry.waits_for)]
+        for name, group in ((status.value, free), (MissionStatus.WAITING.value, waiting)):
+            if group:
+                title = name.replace("_", " ")
+                yield OutlineEntry(key=f"{HEADING}{name}", title=title, of=len(group), holds=True)
+                yield from group
 
 
 def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
@@ -139,8 +139,10 @@ def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[
         status = MissionStatus.DONE
     elif item.blocked and item.blocked.kind != HELD:
         status = MissionStatus.NEEDS_YOU
-    else:
-        status = MissionStatus.WAITING if item.blocked or waits or item.taken_by else MissionStatus.READY
+    elif item.blocked or waits or item.taken_by:
+        status = MissionStatus.WAITING
+    else:  # what somebody has begun can be resumed, also where no mission is known
+        status = MissionStatus.STOPPED if item.status is Status.IN_PROGRESS else MissionStatus.READY
     return OutlineEntry(
         key=item.id,
         title=item.title,
