@@ -322,6 +322,8 @@ def test_what_depends_on_an_item_that_was_closed_asks_a_person(a_backlog: Backlo
     a_backlog.add()
     a_backlog.add("Frame it", "--depends-on", "WRK-001")
     a_backlog.say("close", "WRK-001", "--reason", "nobody asks")
+    for words in ("status", "explain", "dashboard --plain --once"):
+        assert "you will be asked: WRK-001 was closed: nobody asks" in a_backlog.say(*words.split()).out, words
     said = a_backlog.run()
     assert said.code == 0 and "WRK-001 was closed: nobody asks" in said.out
     assert a_backlog.item("WRK-002").blocked and "capsule approve WRK-002" in said.out
@@ -417,6 +419,18 @@ def test_the_agent_of_the_next_part_is_told_nothing_of_the_last_ones_failures(a_
         (True, False),
         (False, True),
     ]
+
+
+@pytest.mark.promise("backlog.known-follow-ups")
+def test_a_run_names_the_follow_up_that_was_archived(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Paint it")
+    a_backlog.say("close", "WRK-002", "--reason", "nobody asks")
+    script = honest()
+    script["triage"][0]["result"]["follow_ups"] = [{"title": "paint IT", "context": "It peels off."}]
+    a_backlog.play(script)
+    said = a_backlog.run("--cap", "1")
+    assert "a follow-up is not new, it was archived as WRK-002: paint IT" in said.err
 
 
 @pytest.mark.promise("backlog.known-follow-ups")

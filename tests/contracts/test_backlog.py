@@ -9,7 +9,7 @@ import os
 import random
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +85,12 @@ def one(fields: str) -> Item:
     return read(f"{HEAD}  - id: WRK-001\n{lines}").items["WRK-001"]
 
 
-def change(text: str, *assignments: Assignment, archived: Sequence[str] = (), ids: Sequence[str] = ()) -> Rewrite:
+def change(text: str, *assignments: Assignment, archived: Mapping[str, str] = {}, ids: Sequence[str] = ()) -> Rewrite:
     data = text.encode()
-    return rewritten(data, assignments, where=WHERE, prefix="WRK", archived=lambda: set(archived), ids=ids)
+    return rewritten(data, assignments, where=WHERE, prefix="WRK", archived=lambda: archived, ids=ids)
 
 
-def changed(text: str, *assignments: Assignment, archived: Sequence[str] = (), ids: Sequence[str] = ()) -> str:
+def changed(text: str, *assignments: Assignment, archived: Mapping[str, str] = {}, ids: Sequence[str] = ()) -> str:
     return change(text, *assignments, archived=archived, ids=ids).data.decode()
 
 
@@ -546,7 +546,7 @@ def test_an_item_that_is_gone_is_not_missed() -> None:
 def test_line_ends_a_mark_at_the_start_and_a_missing_last_line_end_stay() -> None:
     data = b"\xef\xbb\xbf" + (HEAD + ITEM).replace("\n", "\r\n").encode().removesuffix(b"\r\n")
     given_list: list[Assignment] = [assign(status="ready", phase="prd"), follow_up("Next", description="a\nb")]
-    after = rewritten(data, given_list, where=WHERE, prefix="WRK", archived=set).data
+    after = rewritten(data, given_list, where=WHERE, prefix="WRK", archived=dict).data
     expected = data.replace(b"status: new", b"status: ready\r\n    phase: prd").replace(b"last_id: 9", b"last_id: 10")
     added = b"\r\n  - id: WRK-010\r\n    title: Next\r\n    status: new\r\n    description: |-\r\n      a\r\n      b"
     assert after == expected + added
@@ -819,9 +819,9 @@ def test_without_a_list_there_will_be_one() -> None:
 
 def test_what_is_known_is_not_added_again() -> None:
     wanted = [follow_up("Make it -- FAST!"), follow_up("Was done"), follow_up("New one"), follow_up("new ONE")]
-    after = change(FULL, *wanted, archived=["was done"])
+    after = change(FULL, *wanted, archived={"was done": "WRK-002"})
     assert after.added == ("WRK-015",)
-    assert change(after.data.decode(), *wanted, archived=["was done"]).data == after.data
+    assert change(after.data.decode(), *wanted, archived={"was done": "WRK-002"}).data == after.data
 
 
 def test_what_a_person_adds_is_added_even_if_it_is_known() -> None:
@@ -836,8 +836,8 @@ def test_a_follow_up_that_is_known_is_named_and_its_context_is_added_once() -> N
     assert read(after.data.decode()).items["WRK-001"].description == "It is broken.\n\nIt also loses rows."
     assert not after.added and "known already, as WRK-001" in after.known[0]
     assert change(after.data.decode(), wanted).data == after.data, "applied again after a crash"
-    archived = change(text, follow_up("Gone"), archived=["gone"])
-    assert archived.data.decode() == text and "was archived: Gone" in archived.known[0]
+    archived = change(text, follow_up("Gone"), archived={"gone": "WRK-007"})
+    assert archived.data.decode() == text and "was archived as WRK-007: Gone" in archived.known[0]
 
 
 def test_titles_without_letters_are_told_apart() -> None:
@@ -847,9 +847,9 @@ def test_titles_without_letters_are_told_apart() -> None:
 def test_the_archive_is_asked_once_and_only_if_needed() -> None:
     asked: list[int] = []
 
-    def archived() -> set[str]:
+    def archived() -> dict[str, str]:
         asked.append(1)
-        return set()
+        return {}
 
     for wanted, times in ([follow_up("t")], 0), ([follow_up("a"), follow_up("b")], 1):
         rewritten((HEAD + ITEM).encode(), wanted, where=WHERE, prefix="WRK", archived=archived)
@@ -872,7 +872,7 @@ def test_what_an_earlier_application_added_is_not_added_again() -> None:
 @pytest.mark.promise("004-file.ids")
 def test_a_prefix_of_ones_own_and_many_digits() -> None:
     data = HEAD.replace("9", "999").encode()
-    after = rewritten(data, [follow_up("x")], where=WHERE, prefix="CAP", archived=set)
+    after = rewritten(data, [follow_up("x")], where=WHERE, prefix="CAP", archived=dict)
     assert after.added == ("CAP-1000",)
 
 
@@ -898,7 +898,7 @@ def test_the_newest_entry_is_on_top() -> None:
     text = with_entry(with_entry(b"", ENTRY), LATER).decode()
     assert text.startswith("# Worklog 2026-11\n\n## 2026-11-16 11:00:00 UTC | WRK-002 | prd | PASS\n")
     assert text.index("WRK-002") < text.index("WRK-001") and text.endswith("Done.\n")
-    assert list(archived_titles(text)) == ["Make it"]
+    assert [title for _, title in archived_titles(text)] == ["Make it"]
 
 
 @pytest.mark.promise("004-follow-ups.worklog")

@@ -154,7 +154,8 @@ def _waits(item: Item, known: Mapping[str, Item]) -> list[str]:
 def _why(item: Item, waits: Sequence[str]) -> str:
     if item.blocked:
         return ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason))))
-    return f"waiting for {clean(', '.join(waits))}" if waits else ""
+    waiting = f"waiting for {', '.join(waits)}" if waits else ""
+    return clean("; ".join(filter(None, (waiting, item.will_ask))))
 
 
 def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:

@@ -100,6 +100,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: str = ""
     updated: str = ""
 
+    @property
+    def will_ask(self) -> str:
+        """Say what a person will be asked before anybody begins; '' where that is nothing."""
+        asks = self.unmet and self.status is not Status.IN_PROGRESS and not self.blocked
+        return f"you will be asked: {'; '.join(self.unmet)}" if asks else ""
+
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of work to be put into a tracker."""

@@ -27,9 +27,9 @@ def _stamped(at: str) -> str:
     return at.replace("T", " ").replace("Z", " UTC")
 
 
-def archived_titles(worklog: str) -> Iterator[str]:
-    """Return titles of the items that a month's worklog says have left the backlog."""
-    return (found[4] for found in _ARCHIVED.finditer(worklog))
+def archived_titles(worklog: str) -> Iterator[tuple[str, str]]:
+    """Return id and title of the items that a month's worklog says have left the backlog."""
+    return ((found[2], found[4]) for found in _ARCHIVED.finditer(worklog))
 
 
 def endings(worklog: str) -> Iterator[tuple[str, str]]:

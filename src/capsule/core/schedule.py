@@ -167,8 +167,8 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
         trips = objections(item, self.guardrails) if item.status is Status.SCOPED else ()
         if trips:
             return f"scoped, and a human will be asked: {'; '.join(trips)}"
-        if item.unmet and item.status is not Status.IN_PROGRESS:
-            return f"you will be asked: {'; '.join(item.unmet)}"
+        if item.will_ask:
+            return item.will_ask
         if item.id in self.standing:
             return self.standing[item.id]
         impact = item.assessment.impact

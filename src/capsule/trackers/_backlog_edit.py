@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
@@ -61,7 +61,7 @@ def rewritten(
     *,
     where: str,
     prefix: str,
-    archived: Callable[[], Container[str]],
+    archived: Callable[[], Mapping[str, str]],
     ids: Sequence[str] = (),
     above: Callable[[], int] = lambda: 0,
 ) -> Rewrite:
@@ -104,7 +104,7 @@ class _Plan:
         self,
         page: BacklogPage,
         prefix: str,
-        archived: Callable[[], Container[str]],
+        archived: Callable[[], Mapping[str, str]],
         above: Callable[[], int],
         ids: list[str],
     ) -> None:
@@ -159,7 +159,8 @@ class _Plan:
         number = next((n for n, other in enumerate(self._page_titles) if other == title), None)
         if number is None:
             if title not in map(_told_apart, (str(each["title"]) for each in self.added.values())):
-                self.known.append(f"a follow-up is not new, it was archived: {wanted.values['title']}")
+                item = self._archived()[title]
+                self.known.append(f"a follow-up is not new, it was archived as {item}: {wanted.values['title']}")
             return
         context, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
         held = self.changed.get(number, {}).get("description") or self._page.text_of(number, "description")

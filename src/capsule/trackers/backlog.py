@@ -198,12 +198,13 @@ class BacklogTracker(BaseTracker):
         backlog = read_backlog(data, FILE)
         return backlog.items, backlog.last_id
 
-    def _archived(self) -> set[str]:
-        """Collect the titles of everything that ever left the backlog, as the worklogs on the disk have them."""
-        titles: set[str] = set()
+    def _archived(self) -> dict[str, str]:
+        """Collect the ids of everything that ever left the backlog by title, as the worklogs on the disk have them."""
+        found: dict[str, str] = {}
         for text in self._worklogs():
-            titles.update(map(same_title, archived_titles(text)))
-        return titles
+            newest_last = reversed([*archived_titles(text)])
+            found |= {same_title(title): item for item, title in newest_last}
+        return found
 
     def _endings(self) -> dict[str, str]:
         """Collect why each item was closed that left the backlog; '' for one that was completed."""

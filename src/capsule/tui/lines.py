@@ -85,6 +85,7 @@ def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
         (f"tags: {', '.join(item.tags)}" if item.tags else "", FAINT),
         (f"taken by {item.taken_by}" if item.taken_by else "", UNSURE),
         (f"waiting for {', '.join(entry.waits_for)}" if entry.waits_for else "", UNSURE),
+        (item.will_ask, UNSURE),
         (f"blocked{kind}: {blocked.reason}" if blocked else "", UNSURE),
     ):
         if words:
