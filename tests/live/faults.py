@@ -201,7 +201,7 @@ def _kept(repo: Repo) -> str:
 
 def told(name: str, ran: Ran) -> str:
     """What happened in the run without a budget, and what of its cost was counted: the words of a cell."""
-    return f"{_outcome(ran)}; {_cost(name, ran)}"
+    return f"{_outcome(ran)}; {cost_of(name, ran)}"
 
 
 def _outcome(ran: Ran) -> str:
@@ -229,11 +229,11 @@ def _outcome(ran: Ran) -> str:
     return f"{kind}: {again}fails, exit {ran.exit_code}"
 
 
-def _cost(name: str, ran: Ran) -> str:
+def cost_of(name: str, ran: Ran) -> str:
     """Compare the journal's tokens with those of all answers that the model has given whole."""
     tokens, answer = ran.mission["spent"]["tokens"], ran.billed[0]
     missing = (sum(ran.billed) - (tokens or 0)) / answer
-    if name in _ENDLESS and "timed out" in ran.said and 0 <= missing <= 1:  # the last one may be on its way by then
+    if name in _ENDLESS and "timed out" in ran.said and missing in (0, 1):  # the last one may be on its way by then
         return "counted to the last answer but one"
     if missing < 0:
         return "counted, torn answers too"
