@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pty
@@ -14,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from capsule.catalog import Catalog
+from capsule.commands.live_view import Subject, _show
 from capsule.commands.logs import CHUNK, Output, Printer, Shelf, last_lines, wording_of
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded
@@ -27,7 +29,11 @@ from capsule.core.signal import Signal, Verdict
 from capsule.engine.brief import log_name
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import open_project
+from capsule.tui import run_view
+from capsule.tui.run_view import LiveView
 from tests.costs import LONG
+from tests.screens.golden import lines_of
+from tests.screens.stage import until
 
 from .conftest import ITEM, Project
 
@@ -242,6 +248,36 @@ def test_the_output_key_of_the_live_view_shows_words(mission: Mission, before: b
     project = open_project(str(mission.root))
     shelf = Shelf(project, mission.journal, MISSION)
     assert last_lines(shelf, partial(wording_of, project)) == ["Bash: pytest -q", "All green", "no JSON at all"]
+
+
+class Pressed(LiveView):
+    """The live view, in which a test presses `l` and waits for the last words of the agent."""
+
+    seen: ClassVar[list[str]] = []
+
+    def open(self) -> bool:
+        async def press() -> list[str]:
+            async with self.run_test(size=(100, 40)) as pilot:
+                await until(pilot, lambda: "merge" in "\n".join(lines_of(self)))
+                await pilot.press("l")
+                await until(pilot, lambda: "no JSON at all" in "\n".join(lines_of(self)))
+                return lines_of(self)
+
+        self.seen.extend(asyncio.run(press()))
+        return True
+
+
+@pytest.mark.promise("screens.output-in-words")
+def test_l_pressed_in_the_live_view_shows_words_and_no_json(mission: Mission, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_view, "LiveView", Pressed)
+    with mission.journal.claim(MISSION):
+        log = mission.begin("merge", 1)
+        log.rename(f"{log}.events")
+        Path(f"{log}.events").write_bytes(SAID)
+        subject = Subject(os.getpid(), MISSION, (MISSION,))
+        _show(open_project(str(mission.root)), subject, lambda: False, str, ours=True)
+    shown = "\n".join(Pressed.seen)
+    assert "Bash: pytest -q" in shown and "All green" in shown and '{"type"' not in shown
 
 
 def test_an_event_is_told_once_and_when_it_is_whole(tmp_path: Path) -> None:

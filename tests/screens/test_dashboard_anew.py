@@ -161,6 +161,22 @@ def test_costs_are_held_against_a_budget_only_where_there_is_one() -> None:
     assert "budget of a run, all its missions together: $9.00, 1 min" in of_a_run and "no budget set" not in of_a_run
 
 
+@pytest.mark.promise("screens.run-budget")
+def test_the_cost_tab_opens_by_its_number_and_names_the_budget_of_the_run() -> None:
+    scene = failing()
+    limited = replace(scene.board.missions[0], allowed=Allowance(usd=5.0), allowed_in_run=Allowance(usd=9.0))
+
+    async def act(on: Play) -> None:
+        await on.go_to("shop-1.1.1")
+        await on.press("enter")
+        await on.shows("6 cost")
+        assert "budget" not in on.text
+        await on.press("6")
+        await on.shows("budget: ", "of $5.00", "budget of a run, all its missions together: $9.00")
+
+    play(Scene(replace(scene.board, missions=(limited,)), scene.listing), act)
+
+
 # ---- answers
 
 
