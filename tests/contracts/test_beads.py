@@ -595,8 +595,9 @@ def test_errors_are_found_on_either_stream(out: str, err: str, code: int, words:
     "odd", [r'"\ud800 and more"', "NaN", "-Infinity", "1e400", "1" * 40, r'"\ud83d\ude00"', '"\x7f\u2028"', "-0"]
 )
 def test_values_that_only_some_readers_know_are_read_as_python_reads_them(odd: str) -> None:
-    (row,) = answer(f'{{"id": "demo-1", "odd": {odd}}}').lines
-    assert repr(row["odd"]) == repr(json.loads(odd))
+    found = answer(f'{{"id": "demo-1", "odd": {odd}}}')
+    assert [bead.id for bead in found.beads] == ["demo-1"]
+    assert repr(found.rows[0]["odd"]) == repr(json.loads(odd))
 
 
 def test_whoever_prints_what_only_looks_like_values_costs_no_time() -> None:

@@ -23,12 +23,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 from msgspec import Struct
 
 from capsule.core.errors import PrerequisiteMissing, TrackerError
@@ -36,7 +37,7 @@ from capsule.core.text import one_line, sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
 from capsule.system.umask import of_the_user
-from capsule.trackers._beads import file_in, parsed
+from capsule.trackers._beads import Bead, bead_of, file_in, parsed, usual_row
 
 GET_BD = "https://github.com/steveyegge/beads"
 OLDEST = (0, 44)
@@ -123,19 +124,28 @@ class BdResult(Struct, frozen=True, dict=True):
         return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
-        rows: list[object] = []
+    def beads(self) -> list[Bead]:
+        """Return the beads of JSON lines; text between them is skipped, half a row is an error."""
+        beads: list[Bead] = []
         for line in self.out.split("\n"):
             if line.startswith("{"):
-                try:
-                    value = _unwrapped(parsed(line))
-                except (ValueError, RecursionError):
-                    command = f"bd {self.args[0]}"
-                    cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
-                    raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
-                rows += value if isinstance(value, list) else [value]
-        return [row for row in rows if isinstance(row, dict)]
+                if bead := usual_row(line):
+                    beads.append(bead)
+                else:
+                    beads += self._unusual_rows(line)
+        return beads
+
+    def _unusual_rows(self, line: str) -> Iterator[Bead]:
+        """Read a line that holds an envelope, no bead, or one that bd would write differently."""
+        try:
+            value = _unwrapped(parsed(line))
+        except (ValueError, RecursionError):
+            command = f"bd {self.args[0]}"
+            cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
+            raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
+        for row in value if isinstance(value, list) else [value]:
+            if isinstance(row, dict) and isinstance(row.get("id"), str):
+                yield bead_of(row)
 
     @property
     def words(self) -> str:
@@ -158,15 +168,22 @@ class BdResult(Struct, frozen=True, dict=True):
 
 def _value_in(text: str) -> object:
     """Return the first value that is beads or an object, at the beginning of a line."""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):  # most often nothing stands around it
+        if _are_beads(value := msgspec.json.decode(text)):
+            return value
     decoder = json.JSONDecoder()
     for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
         try:
             value, _ = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) or all(isinstance(row, dict) for row in value):
+        if _are_beads(value):
             return value
     return None
+
+
+def _are_beads(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(row, dict) for row in value))
 
 
 def _unwrapped(value: object) -> object:

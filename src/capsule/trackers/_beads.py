@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 
 from capsule.core.errors import CapsuleError
 from capsule.core.item import Blocked, Item, NewItem, Status
@@ -47,11 +48,72 @@ _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SHORTEST = 3
 
 
-Bead = Mapping[str, Any]
+class Edge(Struct, gc=False):
+    """One dependency of a bead. Where the bead depended on came along, `dependency_type`, `id` and `status` are set."""
+
+    type: str = ""
+    depends_on_id: str = ""
+    issue_id: str = ""
+    dependency_type: str = ""
+    id: str = ""
+    status: str = ""
 
 
-_Edge = tuple[str, str, Bead | None]
-"""One dependency of a bead: its kind, the id it points to, and the bead of that id where the row brought it along."""
+class Bead(Struct, gc=False, rename={"kind": "_type"}):
+    """A row as bd writes it, with the fields that we read; a list of all is read often, so this is kept cheap."""
+
+    id: str
+    title: str = ""
+    description: str = ""
+    acceptance_criteria: str = ""
+    issue_type: str = ""
+    status: str = ""
+    priority: int = 2
+    parent: str = ""
+    assignee: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    defer_until: str = ""
+    external_ref: str = ""
+    kind: str = "issue"
+    labels: list[str] = []
+    dependencies: list[Edge] = []
+    comments: Any = ()
+
+
+_TEXTS = (
+    *("title", "description", "acceptance_criteria", "issue_type", "status", "parent", "assignee"),
+    *("created_at", "updated_at", "defer_until", "external_ref"),
+)
+_DECODER = msgspec.json.Decoder(Bead)
+
+
+def usual_row(text: bytes | str) -> Bead | None:
+    """Read a row as bd writes it, fast; None for anything else, which `parsed` and `bead_of` understand."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def bead_of(row: Mapping[str, Any]) -> Bead:
+    """Return the bead of a row that has an id, whatever its other fields hold."""
+    try:
+        return msgspec.convert(row, Bead)
+    except msgspec.ValidationError:
+        return Bead(
+            id=row["id"],
+            **{name: text_of(row, name) for name in _TEXTS},
+            kind=str(row.get("_type", "issue")),
+            priority=row["priority"] if type(row.get("priority")) is int else 2,
+            labels=[label for label in list_of(row, "labels") if isinstance(label, str)],
+            dependencies=[_edge_of(edge) for edge in list_of(row, "dependencies") if isinstance(edge, dict)],
+            comments=row.get("comments"),
+        )
+
+
+def _edge_of(edge: Mapping[str, Any]) -> Edge:
+    return Edge(**{name: str(edge[name]) for name in Edge.__struct_fields__ if name in edge})
 
 
 def parsed(text: bytes | str) -> Any:
@@ -81,7 +143,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
     """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
-    theirs = text_of(bead, "assignee").strip()
+    theirs = cleaned(bead.assignee).strip()
     if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""
     ours = us()
@@ -90,49 +152,70 @@ def taken_by(bead: Bead, us: Callable[[], str]) -> str:
 
 def is_work(bead: Bead) -> bool:
     """Tell work from memories and tombstones, which lie among the rows too."""
-    return bead.get("_type", "issue") == "issue" and bead.get("status") != "tombstone"
+    return bead.kind == "issue" and bead.status != "tombstone"
 
 
 def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
     """Return the bead as an item; `beads` are all there are, by id. `us` is called only where it matters."""
-    status = text_of(bead, "status") or "open"
-    ours = STATUSES.get(status, Status.BLOCKED)
-    priority = bead.get("priority")
-    parents: list[str] = []
-    wanted: dict[str, Bead] = {}
-    for kind, to, came_along in edges_of(bead):
-        target = came_along or beads.get(to)  # what came along with the row is newer than what was known before
-        if target is None:
-            continue  # bd ignores edges to beads that are gone, and so do we
-        if kind == PARENT:
-            parents.append(to)
-        elif kind == BLOCKS:
-            wanted[to] = target
-    parents += [name for name in (text_of(bead, "parent"), bead["id"].rpartition(".")[0]) if name in beads]
+    texts: Iterable[str] = (
+        *(bead.title, bead.description, bead.acceptance_criteria, bead.issue_type),
+        *(bead.created_at, bead.updated_at),
+    )
+    if not "".join(texts).isprintable():
+        texts = map(cleaned, texts)
+    title, description, acceptance, kind, created, updated = texts
+    status = status_of(bead)
+    parent, waits_for = _relatives(bead, beads)
     return Item(
-        id=bead["id"],
-        title=text_of(bead, "title"),
-        description=text_of(bead, "description"),
-        acceptance=text_of(bead, "acceptance_criteria"),
-        type=text_of(bead, "issue_type") or "task",
-        status=ours,
-        priority=priority if type(priority) is int and priority in PRIORITIES else 2,
-        parent=next((parent for parent in parents if parent != bead["id"]), ""),
-        blocked=Blocked(Status.READY, f"beads says {status}", kind="") if ours is Status.BLOCKED else None,
-        tags=tuple([cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)]),
-        dependencies=tuple([other for other, target in wanted.items() if target.get("status") != "closed"]),
-        taken_by=taken_by(bead, us),
-        created=text_of(bead, "created_at"),
-        updated=text_of(bead, "updated_at"),
+        id=bead.id,
+        title=title,
+        description=description,
+        acceptance=acceptance,
+        type=kind or "task",
+        status=status,
+        priority=bead.priority if bead.priority in PRIORITIES else 2,
+        parent=parent,
+        blocked=_blocked(bead) if status is Status.BLOCKED else None,
+        tags=tuple(map(cleaned, bead.labels)) if bead.labels else (),
+        dependencies=waits_for,
+        taken_by=taken_by(bead, us) if bead.assignee else "",
+        created=created,
+        updated=updated,
     )
 
 
+def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, ...]]:
+    """Return the bead's parent, and what is to be done before it; edges to beads that are gone are ignored, as by bd."""
+    own, parent = bead.id, ""
+    open_of: dict[str, bool] = {}
+    for edge in bead.dependencies:
+        if edge.dependency_type:  # what came along with the row is newer than what was known before
+            kind, to, status = edge.dependency_type, edge.id, edge.status
+        elif edge.depends_on_id in beads and edge.issue_id in (own, ""):  # else it is stored here, and of another bead
+            kind, to = edge.type, edge.depends_on_id
+            status = beads[to].status
+        else:
+            continue
+        if kind == BLOCKS:
+            open_of[to] = status != "closed"
+        elif kind == PARENT and to != own:
+            parent = parent or to
+    if not parent:
+        names = (bead.parent, own.rpartition(".")[0])
+        parent = next((name for name in names if name in beads and name != own), "")
+    return parent, tuple([other for other, is_open in open_of.items() if is_open])
+
+
+def _blocked(bead: Bead) -> Blocked:
+    return Blocked(Status.READY, f"beads says {cleaned(bead.status)}", kind="")
+
+
 def status_of(bead: Bead) -> Status:
-    return STATUSES.get(text_of(bead, "status") or "open", Status.BLOCKED)
+    return STATUSES.get(bead.status or "open", Status.BLOCKED)
 
 
-def text_of(bead: Bead, key: str) -> str:
-    value = bead.get(key)
+def text_of(row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key)
     if isinstance(value, str):
         return cleaned(value)
     return "" if value is None else cleaned(json.dumps(value))
@@ -143,22 +226,14 @@ def cleaned(text: str) -> str:
     return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
-def list_of(bead: Bead, key: str) -> list[Any]:
-    value = bead.get(key)
+def list_of(row: Mapping[str, Any], key: str) -> list[Any]:
+    value = row.get(key)
     return value if isinstance(value, list) else []
 
 
-def edges_of(bead: Bead) -> list[_Edge]:
-    """List what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
-    edges: list[_Edge] = []
-    for edge in list_of(bead, "dependencies"):
-        if not isinstance(edge, dict):
-            continue
-        if "dependency_type" in edge:
-            edges.append((str(edge["dependency_type"]), str(edge.get("id", "")), edge))
-        elif edge.get("issue_id", bead["id"]) == bead["id"]:
-            edges.append((str(edge.get("type", "")), str(edge.get("depends_on_id", "")), None))
-    return edges
+def remarks_of(bead: Bead) -> list[dict[str, Any]]:
+    """List the comments on a bead."""
+    return [each for each in bead.comments if isinstance(each, dict)] if isinstance(bead.comments, list) else []
 
 
 # ---- new rows
@@ -223,8 +298,7 @@ def short_id(names: Iterable[str], taken: Collection[str], folder: str, seed: st
 
 def new_comment(bead_id: str, text: str, now: str, beads: Iterable[Bead]) -> dict[str, object]:
     """Return a comment, numbered where all are (as the older bd does), else with a unique name."""
-    remarks = [each for bead in beads for each in list_of(bead, "comments") if isinstance(each, dict)]
-    known = [each.get("id") for each in remarks]
+    known = [each.get("id") for bead in beads for each in remarks_of(bead)]
     numbers = [number for number in known if type(number) is int]
     name: object = max(numbers, default=0) + 1 if len(numbers) == len(known) else str(uuid4())
     return {"id": name, "issue_id": bead_id, "author": AUTHOR, "text": text, "created_at": now}

@@ -35,14 +35,14 @@ from capsule.trackers._beads import (
     FOLDER,
     FOUND_IN,
     Bead,
+    bead_of,
     cleaned,
     is_work,
     item_of,
-    list_of,
     our_name,
+    remarks_of,
     status_of,
     taken_by,
-    text_of,
 )
 
 _LONGEST_TITLE = 500
@@ -140,24 +140,24 @@ class BeadsTracker:
 
     def claim(self, item_id: str) -> None:
         bead = self._existing(item_id)
-        if not (self._is_claimed(bead) and text_of(bead, "assignee")):
+        if not (self._is_claimed(bead) and bead.assignee):
             self._change(item_id, self._is_claimed, "update", item_id, "--claim", *self._actor_flag, "--json")
 
     def release(self, item_id: str) -> None:
         bead = self._existing(item_id)
-        if status_of(bead) is Status.IN_PROGRESS and text_of(bead, "assignee") in ("", self._actor):
+        if status_of(bead) is Status.IN_PROGRESS and cleaned(bead.assignee) in ("", self._actor):
             self._change(
                 item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._actor_flag, "--json"
             )
 
     def reopen(self, item_id: str) -> None:
         bead = self._existing(item_id)
-        until = text_of(bead, "defer_until")
+        until = cleaned(bead.defer_until)
         with contextlib.suppress(ValueError):
             date = datetime.fromisoformat(until)
             ahead = (date if date.tzinfo else date.replace(tzinfo=UTC)) > datetime.now(UTC)
             if ahead and status_of(bead) in (Status.READY, Status.BLOCKED):
-                way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
+                way = f"undefer {item_id}" if bead.status == _DEFERRED else f"update {item_id} --defer="
                 raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
             self._change(item_id, _is_open, "update", item_id, "--status=open", *self._actor_flag, "--json")
@@ -170,7 +170,7 @@ class BeadsTracker:
 
     def add(self, new: NewItem) -> str:
         before = self._read().beads
-        known = (bead["id"] for bead in before.values() if new.reference and bead.get("external_ref") == new.reference)
+        known = (bead.id for bead in before.values() if new.reference and bead.external_ref == new.reference)
         if there := next(known, ""):
             return str(there)
         for other in (new.parent, *new.dependencies):
@@ -183,8 +183,8 @@ class BeadsTracker:
                 return check_id(answer.rows[0]["id"])
             # It did not get as far as saying so: look for the bead that was not there before.
             beads, title = self._read().beads, _title(new)
-            fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
-            return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
+            fresh = (bead for name, bead in beads.items() if name not in before and cleaned(bead.title) == title)
+            return next((bead.id for bead in fresh if cleaned(bead.external_ref) == new.reference), "")
 
         added = self._run_until_seen(args, given_id)
         self._known = None
@@ -199,8 +199,8 @@ class BeadsTracker:
         def is_there(answer: BdResult) -> str:
             if not answer.failed and isinstance(answer.value, dict):
                 return item_id
-            remarks = list_of(self._read().beads.get(item_id, {}), "comments")
-            return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
+            bead = self._read().beads.get(item_id)
+            return item_id if bead and any(each.get("text") == words for each in remarks_of(bead)) else ""
 
         self._run_until_seen(("comments", "add", *self._actor_flag, "--json", "--", item_id, words), is_there)
 
@@ -234,10 +234,10 @@ class BeadsTracker:
     def _is_claimed(self, bead: Bead) -> bool:
         """Tell whether it is ours and in progress; it may be closed between the claim and this look."""
         if status_of(bead) is Status.DONE:
-            raise already_closed(bead["id"])
+            raise already_closed(bead.id)
         if theirs := taken_by(bead, lambda: self._actor):
-            hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
-            raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
+            hint = f"Let them finish, or take it from them: `bd update {bead.id} --status=open --assignee=`."
+            raise Refused(f"{bead.id} is claimed by {theirs}.", hint)
         return status_of(bead) is Status.IN_PROGRESS
 
     @cached_property
@@ -259,29 +259,29 @@ class BeadsTracker:
         exported = self._bd.ask("export")
         if exported.failed and not exported.unknown_here:
             raise self._bd.fault(exported)
-        listed = [row for row in exported.lines if isinstance(row.get("id"), str)]
-        for bead in filter(is_work, ([*listed] if listed and not exported.failed else self._rows_by_list())):
+        listed = exported.beads
+        for bead in filter(is_work, listed if listed and not exported.failed else self._beads_by_list()):
             try:
-                found[check_id(bead["id"])] = bead
+                found[check_id(bead.id)] = bead
             except CapsuleError as fault:
                 left_out.append(f"bd: {fault.message} The bead is left out.")
-        found = {bead["id"]: bead for bead in sorted(found.values(), key=_sort_key)}
+        found = {bead.id: bead for bead in sorted(found.values(), key=_sort_key)}
         items = with_holders({name: self._as_item(bead, found) for name, bead in found.items()})
         self._known = _Table(found, items)
         self.warnings = [*self._bd.warnings, *left_out]
         return self._known
 
-    def _rows_by_list(self) -> list[Bead]:
+    def _beads_by_list(self) -> list[Bead]:
         """Read beads by `bd list` where `export` has nothing; show each, for a list may leave out dependencies."""
         answer = self._bd.read("list", "--all", EVERYTHING, "--json")
         if not isinstance(answer.value, list) and not answer.rows:
             raise TrackerError("`bd list` gave no list.", f"Try `bd list --json` by hand in {self._root}.")
         names = [row["id"] for row in answer.rows]
         asked = [name for name in names if not name.startswith("-")]
-        rows: list[Bead] = []
+        beads: list[Bead] = []
         for start in range(0, len(asked), _SHOWN_AT_ONCE):
-            rows += self._bd.read("show", *asked[start : start + _SHOWN_AT_ONCE], "--json").rows
-        return rows
+            beads += map(bead_of, self._bd.read("show", *asked[start : start + _SHOWN_AT_ONCE], "--json").rows)
+        return beads
 
     def _current_items(self) -> dict[str, Item]:
         """Return everything as it is now, with what bd would not hand out held back."""
@@ -299,7 +299,7 @@ class BeadsTracker:
         table = self._table()
         if not _lacks_reason(item, table.items) or item.id in self._ready():
             return item
-        return _held_back(item, table.beads.get(item.id, {}))
+        return _held_back(item, table.beads.get(item.id) or Bead(item.id))
 
     def _ready(self) -> set[str]:
         answer = self._bd.read("ready", EVERYTHING, "--json")
@@ -309,11 +309,11 @@ class BeadsTracker:
 
     def _as_item(self, bead: Bead, beads: Mapping[str, Bead]) -> Item:
         item = item_of(bead, beads, lambda: self._actor)
-        return _held_back(item, bead) if text_of(bead, "status") == _DEFERRED else item
+        return _held_back(item, bead) if bead.status == _DEFERRED else item
 
     def _update_known(self, bead: Bead) -> None:
-        if self._known and bead["id"] in self._known.beads:
-            self._known.beads[bead["id"]] = bead
+        if self._known and bead.id in self._known.beads:
+            self._known.beads[bead.id] = bead
 
     def _existing(self, item_id: str) -> Bead:
         bead = self._show(check_id(item_id))
@@ -324,7 +324,7 @@ class BeadsTracker:
     def _show(self, item_id: str) -> Bead | None:
         """Read one bead anew; bd may answer with another whose id only ends like this one."""
         answer = self._bd.ask("show", item_id, "--json")
-        exact = next((row for row in answer.rows if row["id"] == item_id), None)
+        exact = next((bead_of(row) for row in answer.rows if row["id"] == item_id), None)
         if exact is None and answer.failed and not answer.not_found:
             raise self._bd.fault(answer)
         return exact if exact and is_work(exact) else None
@@ -336,8 +336,9 @@ def _is_open(bead: Bead) -> bool:
 
 def _sort_key(bead: Bead) -> list[str | int]:
     """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
-    parts = _NUMBER.split(bead["id"])
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
+    parts: list[str | int] = [*_NUMBER.split(bead.id)]
+    parts[1::2] = map(int, parts[1::2])
+    return parts
 
 
 def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
@@ -349,7 +350,7 @@ def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
 
 def _held_back(item: Item, bead: Bead) -> Item:
     """Block an item with bd's reason; some versions leave the date out where they list beads."""
-    until, deferred = text_of(bead, "defer_until"), text_of(bead, "status") == _DEFERRED
+    until, deferred = cleaned(bead.defer_until), bead.status == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -29,6 +28,8 @@ from capsule.trackers import BaseTracker
 from capsule.trackers._beads import (
     FOLDER,
     USUAL_NAMES,
+    Bead,
+    bead_of,
     child_id,
     cleaned,
     file_in,
@@ -40,6 +41,7 @@ from capsule.trackers._beads import (
     parsed,
     short_id,
     splice,
+    usual_row,
     with_element,
     with_line,
 )
@@ -59,16 +61,13 @@ def connect(root: Path, lock: Path | None = None) -> BeadsFileTracker:
     return BeadsFileTracker(path, lock=lock, us=cache(partial(our_name, root, os.environ)))
 
 
-class _Row(Struct, frozen=True):
-    line: int
-    bead: Mapping[str, Any]
-
-
 class _Table(Struct, frozen=True):
     """The file as it was read: its bytes, and what they mean."""
 
     data: bytes
-    rows: Mapping[str, _Row]
+    beads: Mapping[str, Bead]
+    lines: Mapping[str, int]
+    """The number of each bead's line."""
     items: dict[str, Item]
     warnings: tuple[str, ...]
     taken: frozenset[str] = frozenset()
@@ -93,7 +92,7 @@ class BeadsFileTracker(BaseTracker):
         self._lock = lock
         self._now = now
         self._us = us
-        self._known = _Table(b"", {}, {}, ())
+        self._known = _Table(b"", {}, {}, {}, ())
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -113,8 +112,8 @@ class BeadsFileTracker(BaseTracker):
 
     def create(self, new: NewItem) -> str:
         table = self._table()
-        for known, row in table.rows.items():
-            if new.reference and row.bead.get("external_ref") == new.reference:
+        for known, bead in table.beads.items():
+            if new.reference and bead.external_ref == new.reference:
                 return known
         if new.parent:
             name = child_id(new.parent, table.taken)
@@ -129,8 +128,7 @@ class BeadsFileTracker(BaseTracker):
         with self.writing():
             table, bead_id = self._table(), self.item(item_id).id
             if words := cleaned(text).strip():
-                beads = [row.bead for row in table.rows.values()]
-                remark = new_comment(bead_id, words, self._now(), beads)
+                remark = new_comment(bead_id, words, self._now(), table.beads.values())
                 self._edit(bead_id, lambda line: with_element(line, "comments", remark))
 
     def own_files(self) -> Sequence[str]:
@@ -150,7 +148,7 @@ class BeadsFileTracker(BaseTracker):
     def _edit(self, item_id: str, changed: Callable[[str], str]) -> None:
         table = self._known
         lines = table.data.split(b"\n")
-        number = table.rows[item_id].line
+        number = table.lines[item_id]
         lines[number - 1] = changed(lines[number - 1].decode("utf-8")).encode("utf-8")
         self._write(b"\n".join(lines))
 
@@ -163,43 +161,60 @@ class BeadsFileTracker(BaseTracker):
 
 
 def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
-    rows: dict[str, _Row] = {}
+    beads: dict[str, Bead] = {}
+    lines: dict[str, int] = {}
     warnings: list[str] = []
     taken: set[str] = set()
-    for row in _rows(data, path):
-        bead_id = row.bead["id"]
+    for number, bead in _rows(data, path):
+        bead_id = bead.id
         taken.add(bead_id)
-        if not is_work(row.bead):
+        if not is_work(bead):
             continue
         try:
             check_id(bead_id)
         except CapsuleError as fault:
-            warnings.append(f"{path.name}, line {row.line}: {fault.message} The bead is left out.")
+            warnings.append(f"{path.name}, line {number}: {fault.message} The bead is left out.")
             continue
-        if bead_id in rows:
-            where = f"lines {rows[bead_id].line} and {row.line}"
+        if bead_id in beads:
+            where = f"lines {lines[bead_id]} and {number}"
             raise TrackerError(f"{path} holds {bead_id} twice, on {where}.", "Remove one of the two lines.")
-        rows[bead_id] = row
-    beads = {bead_id: row.bead for bead_id, row in rows.items()}
+        beads[bead_id] = bead
+        lines[bead_id] = number
     items = with_holders({bead_id: item_of(bead, beads, us) for bead_id, bead in beads.items()})
-    return _Table(data, rows, items, tuple(warnings), frozenset(taken))
+    return _Table(data, beads, lines, items, tuple(warnings), frozenset(taken))
 
 
-def _rows(data: bytes, path: Path) -> Iterator[_Row]:
+def _rows(data: bytes, path: Path) -> Iterator[tuple[int, Bead]]:
+    """Yield each bead with the number of its line."""
+    whole = _is_utf8(data)  # who reads only some fields of a row does not see what the others are
     for number, line in enumerate(data.split(b"\n"), 1):
         content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if not content.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            bead = parsed(content)
-        except (ValueError, RecursionError):
-            bead = None
-        if not isinstance(bead, dict):
-            conflict = "These are the marks of a merge conflict: settle it first."
-            hint = conflict if content.startswith(_CONFLICT) else "Mend or remove that line."
-            raise TrackerError(f"{where}: this is not a JSON object.", hint)
-        if isinstance(bead.get("id"), str):
-            yield _Row(number, bead)
-        elif is_work(bead):
-            raise TrackerError(f"{where}: the bead has no id.", "Give it one, or remove the line.")
+        bead = usual_row(content) if whole else None
+        if bead is None and content.strip():
+            bead = _unusual_row(content, f"{path}, line {number}")
+        if bead:
+            yield number, bead
+
+
+def _unusual_row(content: bytes, where: str) -> Bead | None:
+    """Read a row that bd would write differently; None where it is no bead, and refuse what is no row."""
+    try:
+        row = parsed(content)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        conflict = "These are the marks of a merge conflict: settle it first."
+        hint = conflict if content.startswith(_CONFLICT) else "Mend or remove that line."
+        raise TrackerError(f"{where}: this is not a JSON object.", hint)
+    if isinstance(row.get("id"), str):
+        return bead_of(row)
+    if is_work(bead_of({**row, "id": ""})):
+        raise TrackerError(f"{where}: the bead has no id.", "Give it one, or remove the line.")
+    return None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
