@@ -157,6 +157,5 @@ def _refuse_on_failure(request: RunRequest) -> None:
 
 
 def _print_all(lines: Iterable[str]) -> int:
-    for line in lines:
-        say(line)
+    say("\n".join(lines))
     return 0

@@ -32,7 +32,7 @@ from capsule.core.status import MissionStatus
 from capsule.core.text import did_you_mean
 from capsule.project import Project, open_project
 from capsule.reports.style import Style, clean, fitted, output_width, wrapped
-from capsule.reports.table import column, widest
+from capsule.reports.table import line_of, widest
 
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
@@ -73,19 +73,19 @@ def run(args: argparse.Namespace) -> int:
     in_a_list = tracker.traits.by_status
     known = tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if in_a_list or item.status is not Status.DONE]
-    items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
+    items = [item for item in every if all(values & _values(item, name) for name, values in wanted.items())]
     warn(f"warning: {warning}" for warning in tracker.warnings)
     if args.json:
         import json  # noqa: PLC0415 - start-up
 
-        print(json.dumps([_plain(item) for item in items], indent=2, ensure_ascii=False))
+        print(json.dumps([_plain(item) for item in as_shown(items)], indent=2, ensure_ascii=False))
         return 0
     done = [] if wanted else [*_done_lately(tracker)]
     if not items:
         print("\n".join(["No items match --only." if every else nothing_yet(tracker), *done]))
         return 0
     by_id = {item.id: item for item in known}
-    rows = _listed(items, by_id) if in_a_list else _as_tree(items, by_id)
+    rows = _listed(as_shown(items), by_id) if in_a_list else _as_tree(items, by_id)
     shown = [row.item for row in rows]
     missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
     table = _table(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
@@ -176,17 +176,16 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
     """List items in the order of the tracker, each below its parent, and indented by its depth."""
     shown, counts = {item.id for item in items}, counts_below([*known.values()])
     depths: dict[str, int] = {}
-    rows = []
+    rows, waiting = [], MissionStatus.WAITING.words
     for item in sorted(known.values(), key=lambda item: not (item.parent in known or is_container(item))):
         if item.id not in shown:
             continue
         depth = depths[item.id] = depths.get(item.parent, -1) + 1
         done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
         waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
-        waiting = waits and item.status is Status.READY
         cells = (
             STEP * min(depth, DEEPEST) + item.id,
-            MissionStatus.WAITING.words if waiting else item.status.value,
+            waiting if waits and item.status is Status.READY else item.status.value,
             f"P{item.priority}",
             f"{done}/{of}" if of else "-",
             clean(item.title),
@@ -203,10 +202,10 @@ def _table(headings: Sequence[str], rows: Sequence[_Row], style: Style, width: i
     room = width - sum(widths) + widths[title] - len(GAP) * (len(widths) - 1)
     widths[title] = min(widths[title], max(room, NARROWEST_TITLE))
     indent = " " * sum(cell + len(GAP) for cell in widths[:title])
-    yield style.paint("bold", GAP.join(map(column, headings, widths)).rstrip())
+    yield style.paint("bold", line_of(headings, widths, GAP))
     for row in rows:
         cells = [row.cells[each] for each in shown]
-        yield style.paint(COLOURS.get(row.item.status, ""), GAP.join(map(column, cells, widths)).rstrip())
+        yield style.paint(COLOURS.get(row.item.status, ""), line_of(cells, widths, GAP))
         if row.why:
             below = indent if width - len(indent) >= NARROWEST_TITLE else STEP
             yield from wrapped(row.why, width, below, "")

@@ -44,8 +44,9 @@ def output_width(stream: TextIO) -> int:
 
 def clean(text: str) -> str:
     """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
-    printable = text if text.isprintable() else _CONTROL.sub("", text)
-    return " ".join(printable.split())
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    return " ".join(_CONTROL.sub("", text).split())
 
 
 def shortened(text: str, most: int) -> str:
@@ -69,6 +70,8 @@ def fitted(text: str, stream: TextIO) -> str:
 
 def folded(text: str, width: int) -> str:
     """Return lines of ours folded after so many columns, each below its own words."""
+    if len(text) * 2 <= width:  # whatever it holds, as in a pipe
+        return text
     return "\n".join(each for line in text.split("\n") for each in _folded(line, width))
 
 

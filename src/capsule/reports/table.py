@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import deque
 from collections.abc import Sequence
+from operator import le
 
 ELLIPSIS = "…"
 
@@ -34,6 +35,13 @@ def column(text: str, width: int) -> str:
         return (text if len(text) <= width else fit(text, width)).ljust(width)
     shown = fit(text, width)
     return shown + " " * (width - width_of(shown))
+
+
+def line_of(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
+    """The cells side by side, each in its width, without what nobody sees at the end."""
+    if "".join(cells).isascii() and all(map(le, map(len, cells), widths)):
+        return gap.join(map(str.ljust, cells, widths)).rstrip()
+    return gap.join(map(column, cells, widths)).rstrip()
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:

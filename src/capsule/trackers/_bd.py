@@ -127,21 +127,21 @@ class BdResult(Struct, frozen=True, dict=True):
     def beads(self) -> list[Bead]:
         """Return the beads of JSON lines; text between them is skipped, half a row is an error."""
         beads: list[Bead] = []
-        for line in self.out.split("\n"):
-            if line.startswith("{"):
+        for line in self.out.encode("utf-8", "replace").split(b"\n"):
+            if line.startswith(b"{"):
                 if bead := usual_row(line):
                     beads.append(bead)
                 else:
                     beads += self._unusual_rows(line)
         return beads
 
-    def _unusual_rows(self, line: str) -> Iterator[Bead]:
+    def _unusual_rows(self, line: bytes) -> Iterator[Bead]:
         """Read a line that holds an envelope, no bead, or one that bd would write differently."""
         try:
             value = _unwrapped(parsed(line))
         except (ValueError, RecursionError):
             command = f"bd {self.args[0]}"
-            cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
+            cause = f"`{command}` printed a row that is cut short: {line[:60].decode(errors='replace')!a}"
             raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
         for row in value if isinstance(value, list) else [value]:
             if isinstance(row, dict) and isinstance(row.get("id"), str):

@@ -60,7 +60,7 @@ class Edge(Struct, gc=False):
 
 
 class Bead(Struct, gc=False, rename={"kind": "_type"}):
-    """A row as bd writes it, with the fields that we read; a list of all is read often, so this is kept cheap."""
+    """The fields that we read of a row; its texts are clean."""
 
     id: str
     title: str = ""
@@ -86,30 +86,54 @@ _TEXTS = (
     *("created_at", "updated_at", "defer_until", "external_ref"),
 )
 _DECODER = msgspec.json.Decoder(Bead)
+_ESCAPED = re.compile(rb"\\(?:[bfr]|u(?!00[2-6]))|\x7f")
+"""Whatever a row in ASCII can hold that `cleaned` may replace."""
 
 
-def usual_row(text: bytes | str) -> Bead | None:
+def usual_row(line: bytes) -> Bead | None:
     """Read a row as bd writes it, fast; None for anything else, which `parsed` and `bead_of` understand."""
     try:
-        return _DECODER.decode(text)
+        bead = _DECODER.decode(line)
     except (ValueError, RecursionError):
         return None
+    if _ESCAPED.search(line) or not line.isascii():
+        _clean(bead)
+    return bead
 
 
 def bead_of(row: Mapping[str, Any]) -> Bead:
     """Return the bead of a row that has an id, whatever its other fields hold."""
     try:
-        return msgspec.convert(row, Bead)
+        bead = msgspec.convert(row, Bead)
     except msgspec.ValidationError:
-        return Bead(
+        bead = Bead(
             id=row["id"],
-            **{name: text_of(row, name) for name in _TEXTS},
+            **{name: _text_of(row, name) for name in _TEXTS},
             kind=str(row.get("_type", "issue")),
             priority=row["priority"] if type(row.get("priority")) is int else 2,
-            labels=[label for label in list_of(row, "labels") if isinstance(label, str)],
-            dependencies=[_edge_of(edge) for edge in list_of(row, "dependencies") if isinstance(edge, dict)],
+            labels=[label for label in _list_of(row, "labels") if isinstance(label, str)],
+            dependencies=[_edge_of(edge) for edge in _list_of(row, "dependencies") if isinstance(edge, dict)],
             comments=row.get("comments"),
         )
+    _clean(bead)
+    return bead
+
+
+def _clean(bead: Bead) -> None:
+    for name in _TEXTS:
+        if not (text := getattr(bead, name)).isprintable():
+            setattr(bead, name, cleaned(text))
+    bead.labels = [cleaned(label) for label in bead.labels]
+
+
+def _text_of(row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _list_of(row: Mapping[str, Any], key: str) -> list[Any]:
+    value = row.get(key)
+    return value if isinstance(value, list) else []
 
 
 def _edge_of(edge: Mapping[str, Any]) -> Edge:
@@ -143,7 +167,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
     """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
-    theirs = cleaned(bead.assignee).strip()
+    theirs = bead.assignee.strip()
     if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""
     ours = us()
@@ -157,35 +181,28 @@ def is_work(bead: Bead) -> bool:
 
 def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
     """Return the bead as an item; `beads` are all there are, by id. `us` is called only where it matters."""
-    texts: Iterable[str] = (
-        *(bead.title, bead.description, bead.acceptance_criteria, bead.issue_type),
-        *(bead.created_at, bead.updated_at),
-    )
-    if not "".join(texts).isprintable():
-        texts = map(cleaned, texts)
-    title, description, acceptance, kind, created, updated = texts
     status = status_of(bead)
     parent, waits_for = _relatives(bead, beads)
     return Item(
         id=bead.id,
-        title=title,
-        description=description,
-        acceptance=acceptance,
-        type=kind or "task",
+        title=bead.title,
+        description=bead.description,
+        acceptance=bead.acceptance_criteria,
+        type=bead.issue_type or "task",
         status=status,
         priority=bead.priority if bead.priority in PRIORITIES else 2,
         parent=parent,
-        blocked=_blocked(bead) if status is Status.BLOCKED else None,
-        tags=tuple(map(cleaned, bead.labels)) if bead.labels else (),
+        blocked=Blocked(Status.READY, f"beads says {bead.status}", kind="") if status is Status.BLOCKED else None,
+        tags=tuple(bead.labels),
         dependencies=waits_for,
         taken_by=taken_by(bead, us) if bead.assignee else "",
-        created=created,
-        updated=updated,
+        created=bead.created_at,
+        updated=bead.updated_at,
     )
 
 
 def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, ...]]:
-    """Return the bead's parent, and what is to be done before it; edges to beads that are gone are ignored, as by bd."""
+    """Return its parent, and what is to be done before it; as bd does, ignore edges to beads that are gone."""
     own, parent = bead.id, ""
     open_of: dict[str, bool] = {}
     for edge in bead.dependencies:
@@ -206,29 +223,13 @@ def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, .
     return parent, tuple([other for other, is_open in open_of.items() if is_open])
 
 
-def _blocked(bead: Bead) -> Blocked:
-    return Blocked(Status.READY, f"beads says {cleaned(bead.status)}", kind="")
-
-
 def status_of(bead: Bead) -> Status:
     return STATUSES.get(bead.status or "open", Status.BLOCKED)
-
-
-def text_of(row: Mapping[str, Any], key: str) -> str:
-    value = row.get(key)
-    if isinstance(value, str):
-        return cleaned(value)
-    return "" if value is None else cleaned(json.dumps(value))
 
 
 def cleaned(text: str) -> str:
     """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
     return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
-
-
-def list_of(row: Mapping[str, Any], key: str) -> list[Any]:
-    value = row.get(key)
-    return value if isinstance(value, list) else []
 
 
 def remarks_of(bead: Bead) -> list[dict[str, Any]]:

@@ -145,14 +145,14 @@ class BeadsTracker:
 
     def release(self, item_id: str) -> None:
         bead = self._existing(item_id)
-        if status_of(bead) is Status.IN_PROGRESS and cleaned(bead.assignee) in ("", self._actor):
+        if status_of(bead) is Status.IN_PROGRESS and bead.assignee in ("", self._actor):
             self._change(
                 item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._actor_flag, "--json"
             )
 
     def reopen(self, item_id: str) -> None:
         bead = self._existing(item_id)
-        until = cleaned(bead.defer_until)
+        until = bead.defer_until
         with contextlib.suppress(ValueError):
             date = datetime.fromisoformat(until)
             ahead = (date if date.tzinfo else date.replace(tzinfo=UTC)) > datetime.now(UTC)
@@ -183,8 +183,8 @@ class BeadsTracker:
                 return check_id(answer.rows[0]["id"])
             # It did not get as far as saying so: look for the bead that was not there before.
             beads, title = self._read().beads, _title(new)
-            fresh = (bead for name, bead in beads.items() if name not in before and cleaned(bead.title) == title)
-            return next((bead.id for bead in fresh if cleaned(bead.external_ref) == new.reference), "")
+            fresh = (bead for name, bead in beads.items() if name not in before and bead.title == title)
+            return next((bead.id for bead in fresh if bead.external_ref == new.reference), "")
 
         added = self._run_until_seen(args, given_id)
         self._known = None
@@ -350,7 +350,7 @@ def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
 
 def _held_back(item: Item, bead: Bead) -> Item:
     """Block an item with bd's reason; some versions leave the date out where they list beads."""
-    until, deferred = cleaned(bead.defer_until), bead.status == _DEFERRED
+    until, deferred = bead.defer_until, bead.status == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
 
