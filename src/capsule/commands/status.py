@@ -177,15 +177,19 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
     shown, counts = {item.id for item in items}, counts_below([*known.values()])
     depths: dict[str, int] = {}
     rows, waiting = [], MissionStatus.WAITING.words
-    for item in sorted(known.values(), key=lambda item: not (item.parent in known or is_container(item))):
-        if item.id not in shown:
-            continue
+    families: list[Item] = []
+    alone: list[Item] = []
+    for item in known.values():
+        if item.id in shown:
+            (families if item.parent in known or is_container(item) else alone).append(item)
+    for item in (*families, *alone):
         depth = depths[item.id] = depths.get(item.parent, -1) + 1
         done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
         waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
+        status = item.status
         cells = (
-            STEP * min(depth, DEEPEST) + item.id,
-            waiting if waits and item.status is Status.READY else item.status.value,
+            STEP * min(depth, DEEPEST) + item.id if depth else item.id,
+            waiting if waits and status is Status.READY else status.value,
             f"P{item.priority}",
             f"{done}/{of}" if of else "-",
             clean(item.title),
@@ -203,12 +207,12 @@ def _table(headings: Sequence[str], rows: Sequence[_Row], style: Style, width: i
     widths[title] = min(widths[title], max(room, NARROWEST_TITLE))
     indent = " " * sum(cell + len(GAP) for cell in widths[:title])
     yield style.paint("bold", line_of(headings, widths, GAP))
-    for row in rows:
-        cells = [row.cells[each] for each in shown]
-        yield style.paint(COLOURS.get(row.item.status, ""), line_of(cells, widths, GAP))
-        if row.why:
-            below = indent if width - len(indent) >= NARROWEST_TITLE else STEP
-            yield from wrapped(row.why, width, below, "")
+    below = indent if width - len(indent) >= NARROWEST_TITLE else STEP
+    for item, cells, why in rows:
+        line = line_of([cells[each] for each in shown], widths, GAP)
+        yield style.paint(COLOURS[item.status], line) if item.status in COLOURS else line
+        if why:
+            yield from wrapped(why, width, below, "")
 
 
 def _that_fit(headings: Sequence[str], widths: Sequence[int], width: int) -> list[int]:
@@ -232,10 +236,10 @@ def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str
 
 def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     """Count tasks, not epics; a task with open dependencies is waiting, not ready."""
-    known = {item.id: item for item in every}
-    free = (item for item in to_do(every) if not (item.blocked or item.taken_by))
-    waiting = {item.id for item in free if any(True for _ in unfinished(item, known))}
-    return _counts(to_do(items), to_do(every), waiting)
+    known, work = {item.id: item for item in every}, to_do(every)
+    free = (item for item in work if not (item.blocked or item.taken_by))
+    waiting = {item.id for item in free if next(unfinished(item, known), None)}
+    return _counts(to_do(items), work, waiting)
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:

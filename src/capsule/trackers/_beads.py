@@ -51,52 +51,52 @@ _SHORTEST = 3
 class Edge(Struct, gc=False):
     """One dependency of a bead. Where the bead depended on came along, `dependency_type`, `id` and `status` are set."""
 
-    type: str = ""
-    depends_on_id: str = ""
     issue_id: str = ""
+    depends_on_id: str = ""
+    type: str = ""
     dependency_type: str = ""
     id: str = ""
     status: str = ""
 
 
 class Bead(Struct, gc=False, rename={"kind": "_type"}):
-    """The fields that we read of a row; its texts are clean."""
+    """The fields that we read of a row, in the order in which bd writes them; its texts are clean."""
 
     id: str
     title: str = ""
     description: str = ""
     acceptance_criteria: str = ""
-    issue_type: str = ""
     status: str = ""
     priority: int = 2
-    parent: str = ""
+    issue_type: str = ""
     assignee: str = ""
     created_at: str = ""
     updated_at: str = ""
     defer_until: str = ""
     external_ref: str = ""
-    kind: str = "issue"
-    labels: list[str] = []
-    dependencies: list[Edge] = []
+    labels: tuple[str, ...] = ()
+    dependencies: tuple[Edge, ...] = ()
     comments: Any = ()
+    parent: str = ""
+    kind: str = "issue"
 
 
 _TEXTS = (
     *("title", "description", "acceptance_criteria", "issue_type", "status", "parent", "assignee"),
     *("created_at", "updated_at", "defer_until", "external_ref"),
 )
-_DECODER = msgspec.json.Decoder(Bead)
-_ESCAPED = re.compile(rb"\\(?:[bfr]|u(?!00[2-6]))|\x7f")
-"""Whatever a row in ASCII can hold that `cleaned` may replace."""
+_decode = msgspec.json.Decoder(Bead).decode
+_ESCAPED = re.compile(rb"\\(?:[bfr]|u(?!00[2-6]))")
+"""Characters that `cleaned` may replace, as JSON spells them."""
 
 
 def usual_row(line: bytes) -> Bead | None:
     """Read a row as bd writes it, fast; None for anything else, which `parsed` and `bead_of` understand."""
     try:
-        bead = _DECODER.decode(line)
+        bead = _decode(line)
     except (ValueError, RecursionError):
         return None
-    if _ESCAPED.search(line) or not line.isascii():
+    if (b"\\" in line and _ESCAPED.search(line)) or not line.isascii() or b"\x7f" in line:
         _clean(bead)
     return bead
 
@@ -111,8 +111,8 @@ def bead_of(row: Mapping[str, Any]) -> Bead:
             **{name: _text_of(row, name) for name in _TEXTS},
             kind=str(row.get("_type", "issue")),
             priority=row["priority"] if type(row.get("priority")) is int else 2,
-            labels=[label for label in _list_of(row, "labels") if isinstance(label, str)],
-            dependencies=[_edge_of(edge) for edge in _list_of(row, "dependencies") if isinstance(edge, dict)],
+            labels=tuple(label for label in _list_of(row, "labels") if isinstance(label, str)),
+            dependencies=tuple(_edge_of(edge) for edge in _list_of(row, "dependencies") if isinstance(edge, dict)),
             comments=row.get("comments"),
         )
     _clean(bead)
@@ -123,7 +123,7 @@ def _clean(bead: Bead) -> None:
     for name in _TEXTS:
         if not (text := getattr(bead, name)).isprintable():
             setattr(bead, name, cleaned(text))
-    bead.labels = [cleaned(label) for label in bead.labels]
+    bead.labels = tuple(map(cleaned, bead.labels))
 
 
 def _text_of(row: Mapping[str, Any], key: str) -> str:
@@ -193,7 +193,7 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         priority=bead.priority if bead.priority in PRIORITIES else 2,
         parent=parent,
         blocked=Blocked(Status.READY, f"beads says {bead.status}", kind="") if status is Status.BLOCKED else None,
-        tags=tuple(bead.labels),
+        tags=bead.labels,
         dependencies=waits_for,
         taken_by=taken_by(bead, us) if bead.assignee else "",
         created=bead.created_at,
@@ -204,23 +204,21 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
 def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, ...]]:
     """Return its parent, and what is to be done before it; as bd does, ignore edges to beads that are gone."""
     own, parent = bead.id, ""
-    open_of: dict[str, bool] = {}
+    is_open: dict[str, bool] = {}
     for edge in bead.dependencies:
+        kind, to = edge.type, edge.depends_on_id
         if edge.dependency_type:  # what came along with the row is newer than what was known before
-            kind, to, status = edge.dependency_type, edge.id, edge.status
-        elif edge.depends_on_id in beads and edge.issue_id in (own, ""):  # else it is stored here, and of another bead
-            kind, to = edge.type, edge.depends_on_id
-            status = beads[to].status
-        else:
+            kind, to = edge.dependency_type, edge.id
+        elif to not in beads or edge.issue_id not in (own, ""):  # gone, or stored here and of another bead
             continue
         if kind == BLOCKS:
-            open_of[to] = status != "closed"
+            is_open[to] = (edge if edge.dependency_type else beads[to]).status != "closed"
         elif kind == PARENT and to != own:
             parent = parent or to
-    if not parent:
+    if not parent and (bead.parent or "." in own):
         names = (bead.parent, own.rpartition(".")[0])
         parent = next((name for name in names if name in beads and name != own), "")
-    return parent, tuple([other for other, is_open in open_of.items() if is_open])
+    return parent, tuple([other for other in is_open if is_open[other]]) if is_open else ()
 
 
 def status_of(bead: Bead) -> Status:

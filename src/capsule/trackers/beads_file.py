@@ -12,7 +12,7 @@ read again under the lock before each write, so bd or a text editor may have cha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
@@ -70,8 +70,13 @@ class _Table(Struct, frozen=True):
     """The number of each bead's line."""
     items: dict[str, Item]
     warnings: tuple[str, ...]
-    taken: frozenset[str] = frozenset()
-    """Every id in the file, of rows that are no beads any more too."""
+    others: frozenset[str] = frozenset()
+    """The ids of rows that are no beads, or none any more."""
+
+    @property
+    def taken(self) -> Set[str]:
+        """Return every id in the file."""
+        return self.beads.keys() | self.others
 
 
 _WORDS = {Status.IN_PROGRESS: "in_progress", Status.READY: "open", Status.DONE: "closed"}
@@ -164,16 +169,17 @@ def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
     beads: dict[str, Bead] = {}
     lines: dict[str, int] = {}
     warnings: list[str] = []
-    taken: set[str] = set()
+    others: set[str] = set()
     for number, bead in _rows(data, path):
         bead_id = bead.id
-        taken.add(bead_id)
         if not is_work(bead):
+            others.add(bead_id)
             continue
         try:
             check_id(bead_id)
         except CapsuleError as fault:
             warnings.append(f"{path.name}, line {number}: {fault.message} The bead is left out.")
+            others.add(bead_id)
             continue
         if bead_id in beads:
             where = f"lines {lines[bead_id]} and {number}"
@@ -181,7 +187,7 @@ def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
         beads[bead_id] = bead
         lines[bead_id] = number
     items = with_holders({bead_id: item_of(bead, beads, us) for bead_id, bead in beads.items()})
-    return _Table(data, beads, lines, items, tuple(warnings), frozenset(taken))
+    return _Table(data, beads, lines, items, tuple(warnings), frozenset(others))
 
 
 def _rows(data: bytes, path: Path) -> Iterator[tuple[int, Bead]]:
