@@ -178,9 +178,10 @@ def _wait(journal: JournalReader, asked: Mapping[str, int], tell: Callable[[str]
 
 
 def refuse_what_is_left(report: StopReport) -> None:
-    """Raise where something has not stopped."""
-    for stream, (cause, hint) in report.left.items():
-        raise LockHeld(f"{name_of(stream)} {cause}.", hint)
+    """Raise where something has not stopped, and name all of it."""
+    if report.left:
+        causes = "; ".join(f"{name_of(stream)} {cause}" for stream, (cause, _) in report.left.items())
+        raise LockHeld(f"{causes}.", " ".join(dict.fromkeys(hint for _, hint in report.left.values())))
 
 
 def name_of(stream: str) -> str:
