@@ -12,6 +12,7 @@ from capsule.core.decide import Decision, Move, decide
 from capsule.core.event import (
     Advanced,
     Event,
+    JobsSet,
     MissionStarted,
     Observed,
     Outcome,
@@ -357,6 +358,11 @@ def test_a_run_tells_how_far_it_is_and_whom_it_started_agents_for() -> None:
     assert run_seen(RUN).status == "stopped"
     ended = run_seen([*RUN, RunEnded(at=at(10), why="all done")], None, at(99))
     assert (ended.seconds, ended.status) == (10, "done")
+
+
+@pytest.mark.promise("jobs.changed")
+def test_a_run_knows_how_many_missions_it_is_allowed_by_now() -> None:
+    assert run_seen([*RUN, JobsSet(at=at(6), jobs=3)]).jobs == 3
 
 
 def test_a_run_begun_anew_counts_from_the_start_and_one_that_was_killed_goes_on() -> None:

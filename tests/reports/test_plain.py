@@ -15,6 +15,7 @@ from capsule.core.event import (
     Allowance,
     Event,
     ItemClosed,
+    JobsSet,
     MissionStarted,
     MovedByHand,
     Observed,
@@ -264,10 +265,12 @@ def test_a_mission_says_what_is_left_of_its_budget() -> None:
     assert f"        so far: $0.50, 1,000 tokens, 30 s; {left}\n" in stream.getvalue()
 
 
-def told_by_a_queue(jobs: int) -> list[str]:
+def told_by_a_queue(jobs: int, *later: int) -> list[str]:
     stream = io.StringIO()
     report = QueueReport(stream, colour=False, width=60)
     report.event("_queue", RunStarted(at=AT, cap=9, jobs=jobs))
+    for changed in later:
+        report.event("_queue", JobsSet(at=AT, jobs=changed))
     for name in ("x-1", "x-2"):
         report.event(name, msgspec.structs.replace(started("A title that is long, and goes on " * 3), mission=name))
     for event in (
@@ -287,6 +290,12 @@ def test_side_by_side_every_line_of_a_mission_begins_with_its_id() -> None:
     }
     assert max(map(len, lines)) <= 60
     assert "x-2  [2/2] code ... by a" in lines
+
+
+@pytest.mark.promise("jobs.lines")
+def test_lines_say_whose_they_are_once_a_run_is_allowed_more() -> None:
+    assert "x-2  [2/2] code ... by a" in told_by_a_queue(1, 3)
+    assert "x-2  [2/2] code ... by a" in told_by_a_queue(1, 3, 1), "the others may still be at work"
 
 
 @pytest.mark.promise("jobs.lines")

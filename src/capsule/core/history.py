@@ -30,6 +30,7 @@ from capsule.core.event import (
     Advanced,
     Allowance,
     Event,
+    JobsSet,
     MissionStarted,
     MovedByHand,
     Observed,
@@ -805,6 +806,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
                 run, idle = RunSummary(stream=self.stream, began=event.at, last=event.at), 0.0
             spawns = max(run.spawns, event.spawns)
             return replace(run, cap=event.cap, jobs=event.jobs, budget=event.budget, spawns=spawns, idle=idle)
+        if isinstance(event, JobsSet):
+            return replace(run, jobs=event.jobs)
         if isinstance(event, Spawned):
             others = (mission for mission in self.missions if mission != event.mission)
             return replace(run, spawns=self.spawns + 1, missions=(*others, event.mission))

@@ -283,6 +283,7 @@ class QueueReport(PlainReport):
                 if spawns:
                     self._say(f"Resuming an interrupted run: {spawns}/{cap} phases used")
             case JobsSet(jobs=jobs):
+                self._pulse.in_turn |= jobs > 1  # with fewer allowed the others may still be at work
                 self._say(f"Jobs: {count(jobs, 'mission')} at a time from now on")
             case Spawned():
                 self._tally = self._tally.spawned()
