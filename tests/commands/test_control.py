@@ -95,7 +95,7 @@ def test_without_a_run_there_is_nothing_to_change(shelf: Shelf, words: tuple[str
 
 @pytest.mark.parametrize("jobs", ["0", "many", "-1", "1.5"])
 def test_a_number_that_makes_no_sense_is_refused(shelf: Shelf, jobs: str) -> None:
-    assert shelf.say("jobs", jobs).code == 2
+    assert_clear(shelf.say("jobs", jobs), 2, "must be auto or a whole number, 1 or more", "capsule jobs 3")
 
 
 # ---- stop

@@ -46,5 +46,6 @@ def _number(text: str) -> int:
     if text == "auto":
         return most_jobs()
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"{text!r} is no number of jobs.", "Give auto or a whole number, 1 or more: capsule jobs 3")
+        message = f"The number of jobs must be auto or a whole number, 1 or more, not {text!r}."
+        raise UsageError(message, "Say for example: capsule jobs 3")
     return int(text)
