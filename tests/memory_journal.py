@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from capsule.adapters import Beside, Journal
 from capsule.core.errors import LockHeld
 from capsule.core.event import Event, Spawned, StepBegun, StepEnded, decode, encode
-from capsule.core.run import admitted
+from capsule.core.run import admitted, open_run
 from capsule.core.state import Step
 
 
@@ -51,7 +51,7 @@ class MemoryJournal(Journal):
         if stream not in self._held:
             raise LockHeld(f"{stream} is written to without its claim.", "Claim it first.")
         if beside and isinstance(beside[1], Spawned):
-            beside = beside[0], admitted(beside[1], (event for _, event in self.events(beside[0])))
+            beside = beside[0], admitted(beside[1], open_run(event for _, event in self.events(beside[0])))
         for name, each in [(stream, event), *([beside] if beside else [])]:
             self._streams[name].append(encode(each))
 

@@ -315,6 +315,9 @@ class Stopped(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="st
 
     cause: str
     exit_code: int
+    error: str = ""
+    """The name of its class."""
+    hint: str = ""
 
 
 class RunStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
@@ -340,6 +343,18 @@ class StopAsked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Somebody asked for one mission to stop: the run goes on with the others, and does not take it up again."""
 
     mission: str
+
+
+class Taken(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="taken"):
+    """The run takes up a mission: its process is about to be started."""
+
+    mission: str
+
+
+class Closing(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_closing"):
+    """The run starts no agent any more, and ends once those at work have ended."""
+
+    why: str
 
 
 class HandedIn(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="handed_in"):
@@ -495,6 +510,8 @@ Event = (
     | RunStarted
     | JobsSet
     | StopAsked
+    | Taken
+    | Closing
     | Spawned
     | AgentEnded
     | RunEnded

@@ -8,6 +8,7 @@ cap, budget and breaker are decided by one reader of one stream, inside of the t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from math import ceil
 
 from msgspec import Struct, field
@@ -19,6 +20,7 @@ from capsule.core.errors import NotYet, Paused
 from capsule.core.event import (
     AgentEnded,
     Allowance,
+    Closing,
     Event,
     JobsSet,
     RunEnded,
@@ -26,7 +28,9 @@ from capsule.core.event import (
     Spawned,
     StepEnded,
     StopAsked,
+    Taken,
 )
+from capsule.core.folding import Folded, ReadEvents
 
 BREAKER = 2
 """So many items in a row that used up their retries, and the run stops: it is not the items."""
@@ -63,6 +67,8 @@ class OpenRun(Struct):
     jobs: int = 1
     stopped: set[str] = field(default_factory=set)
     """Missions that a person asked to stop: it does not take them up again."""
+    taken: list[str] = field(default_factory=list)
+    """Missions whose process it was about to start."""
     spawned: list[tuple[str, str]] = field(default_factory=list)
     """Mission and step of each agent that it started."""
     at_work: dict[tuple[str, str], Allowance] = field(default_factory=dict)
@@ -76,6 +82,11 @@ class OpenRun(Struct):
     @property
     def used_up(self) -> bool:
         return self.tally.spawns >= self.cap
+
+    @property
+    def missions(self) -> list[str]:
+        """Name the missions that it took up, and the child missions that had agents; each once, in order."""
+        return [*dict.fromkeys([*self.taken, *(mission for mission, _ in self.spawned)])]
 
     @property
     def spending(self) -> Spending:
@@ -106,29 +117,44 @@ class OpenRun(Struct):
 
 def open_run(events: Iterable[Event]) -> OpenRun:
     """Read a run's stream. One that was killed and gone on with is one run; one that has ended may start nothing."""
-    run = OpenRun()
-    for event in events:
-        if isinstance(event, RunStarted):
-            run.cap, run.budget, run.jobs, run.stopped = event.cap, event.budget, event.jobs, set()
-        elif isinstance(event, JobsSet):
-            run.jobs = event.jobs
-        elif isinstance(event, StopAsked):
-            run.stopped.add(event.mission)
-        elif isinstance(event, Spawned):
-            run.spawned.append((event.mission, event.key))
-            run.at_work[event.mission, event.key] = event.may_use
-            run.tally = run.tally.spawned()
-        elif isinstance(event, AgentEnded):
-            _ended(run, event)
-        elif isinstance(event, RunEnded):
-            run = OpenRun()
+    return reduce(_after, events, OpenRun())
+
+
+def followed_run(events: ReadEvents, stream: str) -> Folded[OpenRun]:
+    """Read a run's stream again and again."""
+    return Folded(events, stream, OpenRun(), _after)
+
+
+def _after(run: OpenRun, event: Event) -> OpenRun:
+    """Change the run by one more event; return it, or a new one where it has ended."""
+    if isinstance(event, RunStarted):
+        run.cap, run.budget, run.jobs, run.stopped = event.cap, event.budget, event.jobs, set()
+    elif isinstance(event, JobsSet):
+        run.jobs = event.jobs
+    elif isinstance(event, StopAsked):
+        run.stopped.add(event.mission)
+    elif isinstance(event, Taken):
+        run.taken.append(event.mission)
+    elif isinstance(event, Spawned):
+        run.spawned.append((event.mission, event.key))
+        run.at_work[event.mission, event.key] = event.may_use
+        run.tally = run.tally.spawned()
+    elif isinstance(event, AgentEnded):
+        _ended(run, event)
+    elif isinstance(event, Closing):
+        run.cap = run.tally.spawns
+    elif isinstance(event, RunEnded):
+        return OpenRun()
     return run
 
 
 def _ended(run: OpenRun, event: AgentEnded) -> None:
-    used = Spending().plus(event.usage)
+    """Count the end of an agent that is at work; whoever finds it dead may tell its end a second time."""
     rest = run.at_work.pop((event.mission, event.key), None)
-    if rest and not event.final:
+    if rest is None:
+        return
+    used = Spending().plus(event.usage)
+    if not event.final:
         run.at_work[event.mission, event.key] = left(used, rest)
     run.spent += used
     run.most = Spending(*(max(getattr(run.most, name), getattr(used, name)) for name in Spending.__struct_fields__))
@@ -148,12 +174,11 @@ def agent_ended(mission: str, ended: StepEnded) -> AgentEnded:
     )
 
 
-def admitted(wish: Spawned, events: Iterable[Event]) -> Spawned:
-    """Return the start of an agent with its share of the budget; raise where the run with these events has no room.
+def admitted(wish: Spawned, run: OpenRun) -> Spawned:
+    """Return the start of an agent with its share of the budget; raise where the run has no room.
 
     Paused: for none any more. NotYet: until another agent has ended.
     """
-    run = open_run(events)
     if run.used_up:
         raise Paused(f"The run has started {run.tally.spawns} of {run.cap} agents.")
     if run.tally.tripped:

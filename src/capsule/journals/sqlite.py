@@ -19,7 +19,8 @@ import msgspec
 from capsule.adapters import Beside, Journal
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode, encode, kind
-from capsule.core.run import admitted
+from capsule.core.folding import Folded
+from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -34,10 +35,6 @@ CREATE TABLE IF NOT EXISTS claims (stream TEXT PRIMARY KEY, epoch INTEGER NOT NU
 """
 _NEWEST_SCHEMA = 1
 _CLAIM = "INSERT INTO claims VALUES (?, 1) ON CONFLICT (stream) DO UPDATE SET epoch = epoch + 1"
-_OPEN_RUN = """
-SELECT data FROM events WHERE stream = ? AND seq > COALESCE(
-    (SELECT MAX(seq) FROM events WHERE stream = ? AND kind = 'run_ended'), 0) ORDER BY seq
-"""
 
 
 class SqliteJournal(Journal):
@@ -54,6 +51,8 @@ class SqliteJournal(Journal):
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
         self._epochs: dict[str, int] = {}
+        self._runs: dict[str, Folded[OpenRun]] = {}
+        """Runs that agents were started for."""
 
     @contextmanager
     def claim(self, stream: str) -> Iterator[int]:
@@ -124,8 +123,8 @@ class SqliteJournal(Journal):
         """Write one event; a `Spawned` is admitted here, with the database locked, so that two do not take the last."""
         event = self._redact(event)
         if isinstance(event, Spawned):
-            rows = db.execute(_OPEN_RUN, (stream, stream)).fetchall()
-            event = admitted(event, (_decoded(self._file, data) for (data,) in rows))
+            run = self._runs.setdefault(stream, followed_run(self.events, stream))
+            event = admitted(event, run.now())
         db.execute(
             "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
             (stream, kind(event), getattr(event, "key", None), encode(event), stream),
