@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import MissionStarted, Recorded, RunStarted, Spawned, StepBegun, StepEnded
+from capsule.core.event import MissionStarted, Recorded, RunEnded, RunStarted, Spawned, StepBegun, StepEnded
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
 
@@ -56,6 +56,9 @@ class Shelf(Project):
     def is_running(self, mission: str) -> bool:
         return SqliteJournal(self.path / ".git" / "capsule", read_only=True).holder(mission) is not None
 
+    def under_way(self) -> list[str]:
+        return [name for name in NAMES if self.is_running(name)]
+
     def has_spawned(self, mission: str, times: int) -> bool:
         return self.spawned().count(mission) == times
 
@@ -72,6 +75,11 @@ class Shelf(Project):
 
     def spawned(self) -> list[str]:
         return [event.mission for event in self.events("_queue") if isinstance(event, Spawned)]
+
+    def is_adopted(self) -> bool:
+        """Tell whether a second queue has begun, and has had the time to look for runners."""
+        told = [event for event in self.events("_queue") if isinstance(event, RunStarted)]
+        return len(told) == 2 and self.is_running("_queue") and not eventually(lambda: False, 1)
 
     @contextmanager
     def working(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -204,6 +212,45 @@ def test_a_queue_that_was_killed_finds_its_runners_and_keeps_the_count(shelf: Sh
     assert shelf.merged() == sorted(NAMES)
 
 
+@pytest.mark.promise("jobs.killed-queue")
+def test_runners_that_have_started_no_agent_yet_are_found_too(shelf: Shelf, tmp_path: Path) -> None:
+    """Both prepare their worktree when the queue is killed: the next one starts nothing beside them."""
+    setup = f"touch {tmp_path}/in; {waits(f'[ -e {tmp_path}/over ]')}"
+    shelf.always |= {"CAPSULE_SANDBOX": "off", "CAPSULE_WORKSPACE__SETUP": setup}
+    with shelf.working("--jobs", "2") as run:
+        assert eventually(lambda: (tmp_path / "in").exists() and len(shelf.under_way()) == 2)
+        run.kill()
+        run.wait()
+    with shelf.working("--jobs", "2") as again:
+        assert eventually(shelf.is_adopted)
+        said = shelf.capsule("jobs")
+        assert "the queue: 2 at a time; running: cup, jug" in said.out, said
+        assert shelf.under_way() == ["cup", "jug"]
+        (tmp_path / "over").touch()
+        assert again.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted(NAMES)
+    assert sum(isinstance(event, MissionStarted) for name in NAMES for event in shelf.events(name)) == 4
+
+
+@pytest.mark.promise("jobs.killed-queue")
+def test_a_runner_that_is_past_its_merge_is_left_to_finish(shelf: Shelf, tmp_path: Path) -> None:
+    after = f"  - {{name: after, role: action, run: 'touch {tmp_path}/in; {waits(f'[ -e {tmp_path}/over ]')}'}}\n"
+    shelf.write(".capsule/workflows/short.yaml", FLOW.replace("  - {name: archive,", f"{after}  - {{name: archive,"))
+    shelf.commit("something comes after the merge")
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("--jobs", "2") as run:
+        assert eventually((tmp_path / "in").exists), shelf.said.read_text()
+        run.kill()
+        run.wait()
+    with shelf.working("--jobs", "2") as again:
+        assert eventually(shelf.is_adopted), shelf.said.read_text()
+        (tmp_path / "over").touch()
+        assert again.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted(NAMES)
+    ended = [event for event in shelf.events("_queue") if isinstance(event, RunEnded)]
+    assert len(ended) == 1 and sorted(ended[0].done) == sorted(NAMES)
+
+
 @pytest.mark.promise("jobs.killed-runner")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_run_survives_the_death_of_a_runner(shelf: Shelf, tmp_path: Path, jobs: str) -> None:
@@ -215,6 +262,38 @@ def test_a_run_survives_the_death_of_a_runner(shelf: Shelf, tmp_path: Path, jobs
         assert eventually(there.exists)
         os.kill(shelf.runner("cup"), signal.SIGKILL)
         assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted(NAMES)
+    assert sum(isinstance(event, MissionStarted) for event in shelf.events("cup")) == 1
+
+
+@pytest.mark.promise("jobs.killed-runner")
+def test_an_epic_survives_the_death_of_a_runner(shelf: Shelf, tmp_path: Path) -> None:
+    """Nothing has failed: a campaign that ends with the first failure goes on, too."""
+    there = tmp_path / "there"
+    shelf.beads.write_text(row("set", "epic") + "".join(row(name, parent="set") for name in NAMES))
+    shelf.plays({"cup": makes("cup", f"[ -e {there} ] || {{ touch {there}; sleep 600; }}")})
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("set", "--jobs", "2", "--on-failure", "stop") as run:
+        assert eventually(there.exists)
+        os.kill(shelf.runner("cup"), signal.SIGKILL)
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == sorted(NAMES)
+
+
+@pytest.mark.promise("jobs.killed-runner")
+def test_a_runner_of_a_killed_queue_is_started_again_when_it_dies(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.plays({name: makes(name, waits(f"[ -e {tmp_path}/over ]")) for name in NAMES})
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("--jobs", "2") as run:
+        assert eventually(lambda: len(shelf.spawned()) == 2)
+        run.kill()
+        run.wait()
+    with shelf.working("--jobs", "2") as again:
+        assert eventually(shelf.is_adopted)
+        os.kill(shelf.runner("cup"), signal.SIGKILL)
+        assert eventually(partial(shelf.has_spawned, "cup", 2)), shelf.said.read_text()
+        (tmp_path / "over").touch()
+        assert again.wait(5 * LONG) == 0, shelf.said.read_text()
     assert shelf.merged() == sorted(NAMES)
     assert sum(isinstance(event, MissionStarted) for event in shelf.events("cup")) == 1
 
@@ -243,6 +322,21 @@ def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
     (tmp_path / "over").touch()
     assert shelf.capsule("run", "--jobs", "3").code == 0
     assert shelf.merged() == sorted(NAMES)
+
+
+def test_ctrl_c_stops_the_runners_of_a_killed_queue_too(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.plays({name: makes(name, waits(f"[ -e {tmp_path}/over ]")) for name in NAMES})
+    shelf.beads.write_text("".join(map(row, NAMES[:2])))
+    with shelf.working("--jobs", "2") as run:
+        assert eventually(lambda: len(shelf.spawned()) == 2)
+        run.kill()
+        run.wait()
+    with shelf.working("--jobs", "2") as again:
+        assert eventually(shelf.is_adopted)
+        os.kill(again.pid, signal.SIGINT)
+        assert again.wait(LONG) == 130, shelf.said.read_text()
+    assert not shelf.under_way()
+    assert "no progress" not in shelf.said.read_text()
 
 
 @pytest.mark.parametrize("jobs", ["0", "many", "-1", "1.5"])

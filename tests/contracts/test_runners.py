@@ -11,9 +11,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,19 @@ from capsule.adapters import Order, RunLease, Runners
 from capsule.app.mission_processes import MissionProcesses
 from capsule.app.planning import RunRequest
 from capsule.core.errors import BudgetSpent, CapsuleError, Interrupted, LockHeld, Refused
-from capsule.core.event import Event, Policy, RunEnded, RunStarted, Spawned, StepBegun, kind
+from capsule.core.event import (
+    AgentEnded,
+    Allowance,
+    Event,
+    Policy,
+    RunEnded,
+    RunStarted,
+    Spawned,
+    StepBegun,
+    Usage,
+    Warned,
+    kind,
+)
 from capsule.core.item import Status
 from capsule.core.workflow import parse_workflow
 from capsule.engine.dispatch import InProcessRunners
@@ -167,6 +180,26 @@ def test_the_observer_is_told_everything_once_and_in_order(a_queue: OpenQueue) -
         assert [kind(event) for _, event in queue.seen.events] == EVENTS
         assert {stream for stream, event in queue.seen.events if isinstance(event, Spawned)} == {RUN}
         assert "scripted is at work on make" in queue.seen.activities
+
+
+def test_an_agent_that_waits_for_its_share_of_the_budget_is_told_once(a_queue: OpenQueue) -> None:
+    """Others have all of it, until somebody says that they have ended."""
+    with a_queue(settings="budget: {run: {usd: 4}}\n") as queue:
+        journal = queue.services.journal
+        journal.note(RUN, RunStarted(at=AT, cap=9, budget=Allowance(usd=4.0)))
+        journal.note(RUN, Spawned(at=AT, mission="other", key="make#1"))
+        ends = AgentEnded(at=AT, mission="other", key="make#1", usage=Usage(usd=1.0))
+        later = threading.Timer(1.5, lambda: _note_from_beside(queue.project, ends))
+        later.start()
+        assert queue.takes() is None
+        later.join()
+        told = [event.key for _, event in queue.seen.events if isinstance(event, Spawned)]
+        assert told == ["make#1", "look#1"]
+
+
+def _note_from_beside(project: Project, event: Event) -> None:
+    with closing(project.journal()) as journal, journal.claim("other"):
+        journal.note("other", Warned(at=AT, text="it has ended"), (RUN, event))
 
 
 def test_no_agent_is_started_over_the_cap_and_the_mission_goes_on_later(a_queue: OpenQueue) -> None:

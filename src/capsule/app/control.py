@@ -60,7 +60,7 @@ def set_jobs(project: Project, jobs: int) -> list[RunJobs]:
 
 def _jobs(journal: JournalReader, stream: str, held: Collection[str]) -> RunJobs:
     run = open_run(event for _, event in journal.events(stream))
-    running = {mission for mission, _ in run.spawned if mission in held}
+    running = {mission for mission in run.missions if mission in held}
     return RunJobs(stream, run.jobs, tuple(sorted(running)))
 
 

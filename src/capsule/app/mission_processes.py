@@ -31,9 +31,10 @@ from capsule.adapters import JournalReader, Observer, Order, RunLease
 from capsule.app.planning import RunRequest
 from capsule.core import errors
 from capsule.core.errors import CapsuleError, Interrupted, RunnerDied
-from capsule.core.event import Event
+from capsule.core.event import Event, Stopped
 from capsule.core.run import open_run
-from capsule.engine.dispatch import SharedLimits
+from capsule.core.state import replay
+from capsule.engine.dispatch import limited_by
 from capsule.engine.run_mission import run_until_halt
 from capsule.project import Project, open_project
 from capsule.rules import words_at
@@ -128,7 +129,7 @@ class MissionProcesses:
                         running.ask_to_stop()
                 if gone := next(filter(self._has_gone, self._adopted), None):
                     self._adopted.remove(gone)
-                    return gone.mission, None
+                    return gone.mission, gone.error()
                 rest = max(0.0, deadline - time.monotonic())
                 pause = min(rest, _LOOK if self._adopted else rest)
                 watched = [*self._runners, *(() if self._stop.requested else (self._stop,))]
@@ -260,16 +261,26 @@ class _Adopted:
         self._asked = False
         self._journal = journal
         self._seen = len(journal.events(mission))
+        self._last: Event | None = None
 
     def gone(self, observer: Observer) -> bool:
         """Tell the observer what its mission has journaled since; return whether it has ended."""
         held = self._journal.holder(self.mission) is not None  # asked first: what it wrote last is told too
         for number, event in self._journal.events(self.mission, after=self._seen):
-            self._seen = number
+            self._seen, self._last = number, event
             observer.event(self.mission, event)
-        if not held:
-            self._journal.close()
         return not held
+
+    def error(self) -> CapsuleError | None:
+        """Return the error that stopped it, now that it has gone; one that is gone in the middle of a step has died."""
+        state = replay(event for _, event in self._journal.events(self.mission))
+        self._journal.close()
+        if isinstance(self._last, Stopped):
+            return _said(self._last)
+        if state.begun and not state.halt:
+            message = f"The process of {self.mission} was killed; recorded progress is kept."
+            return RunnerDied(message, f"Go on with `capsule run {self.mission}`.")
+        return None
 
     def ask_to_stop(self) -> None:
         pid = self._journal.holder(self.mission)
@@ -279,13 +290,25 @@ class _Adopted:
                 os.kill(pid, signal.SIGINT)
 
 
+def _said(stopped: Stopped) -> CapsuleError:
+    """Make the error that stopped a mission, as far as its journal tells; earlier versions did not name its class."""
+    name = stopped.error or (Interrupted.__name__ if stopped.exit_code == Interrupted.exit_code else "")
+    fields = {"message": stopped.cause, "hint": stopped.hint, "exit_code": stopped.exit_code}
+    return _error((name, CapsuleError.__name__), fields)
+
+
+def _error(kinds: tuple[str, ...], fields: dict[str, Any]) -> CapsuleError:
+    """Make an error of the first of these classes that this process knows."""
+    kind = next(vars(errors)[name] for name in kinds if name in vars(errors))
+    error: CapsuleError = kind.__new__(kind, fields["message"])
+    vars(error).update(fields)
+    return error
+
+
 def _rebuilt(fault: _Fault) -> Exception:
     """Make the exception that the runner raised, as far as this process knows its class."""
     if "CapsuleError" in fault.kinds:
-        kind = next(vars(errors)[name] for name in fault.kinds if name in vars(errors))
-        error: CapsuleError = kind.__new__(kind, fault.fields["message"])
-        vars(error).update(fault.fields)
-        return error
+        return _error(fault.kinds, fault.fields)
     bug: Exception = RunnerBug(f"{fault.kinds[0]}: {fault.fields['message']}")
     if "OSError" in fault.kinds:
         bug = OSError(fault.fields["errno"], fault.fields["strerror"], fault.fields["filename"])
@@ -319,7 +342,7 @@ def _run(task: _Task, queue: _Queue) -> None:
     ):
         queue.tell(_Told(listens=True))
         services, _ = with_recording(opened, project, task.request)
-        run_until_halt(task.order, replace(services, run_limits=SharedLimits(task.lease, services)))
+        run_until_halt(task.order, limited_by(task.lease, services))
 
 
 class _Queue:

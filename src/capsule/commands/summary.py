@@ -14,7 +14,7 @@ from capsule.core.history import NOBODY, NOT_GREEN
 from capsule.core.item import Item
 from capsule.core.proven import proof_of
 from capsule.core.state import MissionState
-from capsule.engine.dispatch import RunReport
+from capsule.engine.dispatch import ELSEWHERE, RunReport
 from capsule.project import Project
 from capsule.reports.style import clean
 from capsule.reports.table import column, widest
@@ -88,6 +88,8 @@ def _way_on(item_id: str, item: Item | None, why: str, project: Project) -> str:
     spent = _SPENT.match(why)
     if spent and not (item and item.blocked):
         return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
+    if why.startswith(ELSEWHERE):
+        return f"capsule logs {item_id} -f"
     if item and item.blocked and item.blocked.kind == "decision":
         return f"capsule approve {item_id}"
     with MissionReader(project) as reader:

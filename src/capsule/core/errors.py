@@ -139,11 +139,12 @@ class BudgetSpent(CapsuleError):
     """The budget is spent. Resumable."""
 
     exit_code = 3
+    of_the_run = False
+    """Whether the budget of the whole run is spent, so that no other item can start either."""
 
     def __init__(self, message: str, hint: str = "", *, of_the_run: bool = False) -> None:
         super().__init__(message, hint)
         self.of_the_run = of_the_run
-        """Whether the budget of the whole run is spent, so that no other item can start either."""
 
 
 class ProviderLimit(CapsuleError):

@@ -7,7 +7,8 @@ there are and however the run ends: one that was killed is gone on with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
@@ -32,6 +33,7 @@ from capsule.core.event import (
     Advanced,
     AgentEnded,
     Allowance,
+    Closing,
     Discovered,
     Event,
     JobsSet,
@@ -42,12 +44,14 @@ from capsule.core.event import (
     Spent,
     StepBegun,
     StepEnded,
+    Taken,
     Warned,
 )
-from capsule.core.history import read_run as summary_of
+from capsule.core.folding import Folded
+from capsule.core.history import read_run
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
-from capsule.core.run import OpenRun, agent_ended, open_run
+from capsule.core.run import OpenRun, agent_ended, followed_run
 from capsule.core.schedule import QueuePosition, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
@@ -60,6 +64,8 @@ from capsule.services import RunLimits, Services
 _NOTHING_LEFT = "nothing is left to do"
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _RUNNING = "running"
+ELSEWHERE = "another run works on it"
+"""Why an item is left alone whose mission a process holds that this run has not started."""
 _STOPPED = "stopped by you"
 _MOST_DEATHS = 3
 """How often the process of a mission is killed in one run before a person is asked."""
@@ -171,17 +177,16 @@ class SharedLimits(RunLimits, frozen=True):
 
     lease: RunLease
     services: Services
+    run: Folded[OpenRun]
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
         if self.lease.leaves_at is not None and state.item.status is not self.lease.leaves_at:
             return True
-        run = self._run()
+        run = self.run.now()
         return state.mission in run.stopped or (spawns and (run.used_up or run.tally.tripped))
 
     def spawn_event(self, step: Step) -> Beside:
-        spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
-        self.services.observer.event(self.lease.stream, spawned)
-        return self.lease.stream, spawned
+        return self.lease.stream, Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
 
     def end_event(self, step: Step, ended: StepEnded) -> Beside:
         return self.lease.stream, agent_ended(step.mission, ended)
@@ -192,13 +197,16 @@ class SharedLimits(RunLimits, frozen=True):
         )
 
     def spending(self) -> Spending:
-        return self._run().spending
+        return self.run.now().spending
 
     def may_use(self, step: Step) -> Allowance | None:
-        return self._run().at_work.get((step.mission, step.key))
+        return self.run.now().at_work.get((step.mission, step.key))
 
-    def _run(self) -> OpenRun:
-        return read_run(self.services, self.lease.stream)
+
+def limited_by(lease: RunLease, services: Services) -> Services:
+    """Return the services of a mission that is part of a run."""
+    limits = SharedLimits(lease, services, followed_run(services.journal.events, lease.stream))
+    return replace(services, run_limits=limits)
 
 
 class InProcessRunners:
@@ -211,7 +219,7 @@ class InProcessRunners:
     def start(self, order: Order, lease: RunLease) -> None:
         error = None
         try:
-            run_until_halt(order, replace(self._services, run_limits=SharedLimits(lease, self._services)))
+            run_until_halt(order, limited_by(lease, self._services))
         except CapsuleError as stop:
             error = stop
         self._stopped.append((order.mission, error))
@@ -227,20 +235,22 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
     began, clock = services.clock.seconds(), services.clock
     with services.journal.claim(plan.stream):
-        killed = read_run(services, plan.stream)
-        so_far = summary_of(plan.stream, (event for _, event in services.journal.events(plan.stream)))
-        report.cap = len(killed.spawned) + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
-        budget, spawns = services.limits.budget.run, len(killed.spawned)
+        seen = followed_run(services.journal.events, plan.stream)
+        killed = seen.now()
+        inherited, spawns = killed.missions, len(killed.spawned)
+        so_far = read_run(plan.stream, (event for _, event in services.journal.events(plan.stream)))
+        report.cap = spawns + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
+        budget = services.limits.budget.run
         note(
             services,
             plan.stream,
             RunStarted(at=clock.now(), cap=report.cap, spawns=spawns, jobs=plan.jobs, budget=budget),
         )
-        run = _Run(plan, jobs, services, report, plan.jobs)
-        run.adopt(killed.spawned)
+        run = _Run(plan, jobs, services, report, plan.jobs, seen, inherited)
+        run.adopt_all()
         services.state_store.finish()
-        report.done += _recorded_at_last(killed.spawned, services)
-        report.done += _archived_at_last(killed.spawned, services)
+        report.done += _recorded_at_last(inherited, services)
+        report.done += _archived_at_last(inherited, services)
         run.unclosed += merged_and_open(services)
         try:
             run.settle()
@@ -250,8 +260,8 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
-            account_for_the_dead(services, plan.stream)
-            ended = read_run(services, plan.stream)
+            account_for_the_dead(services, seen)
+            ended = seen.now()
             report.spawns, report.seconds = ended.tally.spawns, clock.seconds() - began
             report.seconds += 0.0 if so_far.ended else so_far.seconds
             report.spent = ended.spending
@@ -263,6 +273,8 @@ class _Started(NamedTuple):
 
     item: Item
     known: int
+    adopted: bool = False
+    """Another queue has started it: how far it came before is not known."""
 
 
 class _Run(Struct):
@@ -274,6 +286,9 @@ class _Run(Struct):
     report: RunReport
     allowed: int
     """How many missions may be under way, as the observer was told."""
+    seen: Folded[OpenRun]
+    inherited: Sequence[str] = ()
+    """Missions of the killed run that this one goes on with."""
     unclosed: list[str] = field(default_factory=list)
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
     under_way: dict[str, _Started] = field(default_factory=dict)
@@ -300,7 +315,7 @@ class _Run(Struct):
 
     @property
     def _run(self) -> OpenRun:
-        return read_run(self.services, self.plan.stream)
+        return self.seen.now()
 
     def _jobs(self) -> int:
         """Return how many missions may be under way now; tell where somebody has changed that."""
@@ -375,15 +390,24 @@ class _Run(Struct):
             return f"{stuck[0]} {word} (--on-failure continue keeps going)"
         return f"{root} is done" if group.done else f"the rest of {root} cannot be worked on now"
 
-    def adopt(self, spawned: Sequence[tuple[str, str]]) -> None:
+    def adopt_all(self) -> None:
         """Take over the missions of a killed run that their own processes still run."""
+        for mission in self.inherited:
+            self._adopt(mission)
+        account_for_the_dead(self.services, self.seen)
+
+    def _adopt(self, mission: str) -> bool:
+        """Wait for a mission that a process of the killed run is at work on; False where none is."""
         journal, runners = self.services.journal, self.services.runners
-        for mission in dict.fromkeys(name for name, _ in spawned):
-            state = load_state(self.services, mission)
-            if runners and journal.holder(mission) is not None and not state.parent:
-                self.under_way[mission] = _Started(state.item, len(journal.events(mission)))
-                runners.adopt(mission)
-        account_for_the_dead(self.services, self.plan.stream)
+        if not runners or mission not in self.inherited or journal.holder(mission) is None:
+            return False
+        state = load_state(self.services, mission)
+        if state.parent:
+            return False
+        item = state.item if state.started else self.services.tracker.item(mission)
+        self.under_way[mission] = _Started(item, len(journal.events(mission)), adopted=True)
+        runners.adopt(mission)
+        return True
 
     def start(self, item: Item) -> None:
         """Start its mission, unless there is nothing to do for an agent."""
@@ -400,14 +424,18 @@ class _Run(Struct):
                 here.start(order, lease)
                 self.finish(*here.wait())
             else:
+                # Before it starts: whoever comes after a crash has to find it, also where it has no agent yet.
+                self.services.journal.note(self.plan.stream, Taken(at=self.services.clock.now(), mission=item.id))
                 services.runners.start(order, lease)
         except CapsuleError as error:
             self.finish(item.id, error)
 
     def finish(self, mission: str, error: CapsuleError | None) -> None:
         """Write up how far it came: to its archive, to a halt, to the cap, or back into the queue."""
-        item, known = self.under_way.pop(mission)
-        account_for_the_dead(self.services, self.plan.stream)
+        item, known, adopted = self.under_way.pop(mission)
+        account_for_the_dead(self.services, self.seen)
+        if isinstance(error, LockHeld) and self._adopt(mission):
+            return
         stopped = mission in self._run.stopped
         if error and not (stopped and isinstance(error, Interrupted)) and not self._went(mission, error):
             return
@@ -417,8 +445,8 @@ class _Run(Struct):
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
         if only_to_be_closed(state):
             self.unclosed.append(mission)
-        moved = any(isinstance(event, StepBegun) for event in events[known:])
-        moved = moved or state.item.status is not item.status or self._run.used_up
+        moved = adopted or any(isinstance(event, StepBegun) for event in events[known:])
+        moved = moved or state.item.status is not item.status or self._run.used_up or self._run.tally.tripped
         if stopped and not (state.finished or state.abandoned or state.halt):
             self.report.stopped.append(mission)
         else:
@@ -446,7 +474,7 @@ class _Run(Struct):
         report, said = self.report, f"{error.message} {error.hint}".strip()
         if isinstance(error, Paused):
             return False
-        if isinstance(error, RunnerDied) and not self.plan.stop_on_failure and len(self.plan.only or "") != 1:
+        if isinstance(error, RunnerDied) and len(self.plan.only or "") != 1:
             self.died[mission] = self.died.get(mission, 0) + 1
             if self.died[mission] >= _MOST_DEATHS:
                 report.blocked[mission] = said
@@ -455,6 +483,8 @@ class _Run(Struct):
         edited = isinstance(error, Overlap)  # nothing has failed: it goes on once the edit is committed or put away
         if not per_item or (self._is_named and (edited or not isinstance(error, Refused))):
             self._end_with(error)
+        elif isinstance(error, LockHeld) and self.services.journal.holder(mission) is not None:
+            report.blocked[mission] = f"{ELSEWHERE}; watch it: capsule logs {mission} -f"
         elif edited:
             report.blocked[mission] = said
         elif isinstance(error, ObjectLost | Refused):
@@ -466,11 +496,9 @@ class _Run(Struct):
     def _end_with(self, error: CapsuleError) -> None:
         """Let nothing new start, and what is under way finish its phase; then the run ends with this error."""
         self.stopped_by = self.stopped_by or error
-        run = self._run
-        if self.under_way and run.cap > run.tally.spawns:
-            now = self.services.clock.now()
-            stop = RunStarted(at=now, cap=run.tally.spawns, spawns=run.tally.spawns, jobs=run.jobs, budget=run.budget)
-            self.services.journal.note(self.plan.stream, stop)
+        if self.under_way and not self._run.used_up:
+            closing = Closing(at=self.services.clock.now(), why=error.message)
+            self.services.journal.note(self.plan.stream, closing)
 
     @property
     def _is_named(self) -> bool:
@@ -487,7 +515,8 @@ class _Run(Struct):
             gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
             (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
         elif not moved:
-            self.report.blocked[item] = "it made no progress"
+            why = "it stopped before its first step, without a reason"
+            self.report.blocked[item] = f"{why}; see why: capsule run {item}"
 
 
 def _added(event: Event) -> tuple[str, ...]:
@@ -500,45 +529,42 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def read_run(services: Services, stream: str) -> OpenRun:
-    """Read how far a run is, whoever has started its agents."""
-    return open_run(event for _, event in services.journal.events(stream))
-
-
-def account_for_the_dead(services: Services, stream: str) -> None:
+def account_for_the_dead(services: Services, run: Folded[OpenRun]) -> None:
     """Write down the end of agents whose mission nobody runs any more: what they used is unknown.
 
     The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
     """
-    run = read_run(services, stream)
-    dead = [spawn for spawn in run.at_work if services.journal.holder(spawn[0]) is None]
+    dead = [spawn for spawn in run.now().at_work if services.journal.holder(spawn[0]) is None]
     for mission, key in dead:
         events = (event for _, event in services.journal.events(mission))
         ended = next((event for event in events if isinstance(event, StepEnded) and event.key == key), None)
         lost = AgentEnded(at=services.clock.now(), mission=mission, key=key)
-        services.journal.note(stream, agent_ended(mission, ended) if ended else lost)
+        services.journal.note(run.stream, agent_ended(mission, ended) if ended else lost)
 
 
-def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
+def _recorded_at_last(missions: Iterable[str], services: Services) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
     that its last step is stored. The ids of those that are done."""
-    states = [load_state(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
-    due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
-    for state in due:
-        with services.journal.claim(state.mission):
-            sync_tracker(state, services)
-    return [state.mission for state in due if state.finished]
+    done = []
+    for mission in missions:
+        state = load_state(services, mission)
+        if state.unrecorded and (state.finished or state.halt):
+            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still at it
+                sync_tracker(state, services)
+                done += [mission] if state.finished else []
+    return done
 
 
-def _archived_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
+def _archived_at_last(missions: Iterable[str], services: Services) -> list[str]:
     """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
     know yet that it has come to its end. The ids of those that have now."""
-    missions = dict.fromkeys(name for name, _ in spawned)
-    due = [mission for mission in missions if only_to_be_archived(load_state(services, mission))]
-    for mission in due:
-        with services.journal.claim(mission):
-            run_mission(mission, services)
-    return due
+    done = []
+    for mission in missions:
+        if only_to_be_archived(load_state(services, mission)):
+            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still at it
+                run_mission(mission, services)
+                done.append(mission)
+    return done
 
 
 def _ended(report: RunReport, at: str) -> RunEnded:

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from capsule.adapters import Order
+from capsule.adapters import Beside, Order
 from capsule.core.errors import CapsuleError, Interrupted, NotYet, Paused, WentBack, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
@@ -42,10 +42,18 @@ def run_until_halt(order: Order, services: Services) -> MissionState:
         except Paused:
             raise
         except CapsuleError as stop:
-            note(
-                services, order.mission, Stopped(at=services.clock.now(), cause=stop.message, exit_code=stop.exit_code)
-            )
+            note(services, order.mission, _stopped(stop, services))
             raise
+
+
+def _stopped(stop: CapsuleError, services: Services) -> Stopped:
+    return Stopped(
+        at=services.clock.now(),
+        cause=stop.message,
+        exit_code=stop.exit_code,
+        error=type(stop).__name__,
+        hint=stop.hint,
+    )
 
 
 def move_to(order: Order, services: Services, phase: str) -> None:
@@ -110,10 +118,12 @@ def run(mission: str, services: Services) -> MissionState:
 
 
 def _once(step: Step, begun: StepBegun, state: MissionState, services: Services) -> StepEnded:
-    limits, do = services.run_limits, partial(_do, step, begun, state, services)
+    limits = services.run_limits
     if not begun.spawns:
-        return services.journal.once(step, begun, do)
-    return services.journal.once(step, begun, do, limits.spawn_event(step), partial(limits.end_event, step))
+        return services.journal.once(step, begun, partial(_do, step, begun, state, services))
+    spawned = limits.spawn_event(step)
+    do = partial(_do, step, begun, state, services, spawned)
+    return services.journal.once(step, begun, do, spawned, partial(limits.end_event, step))
 
 
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
@@ -156,7 +166,11 @@ def _begun(step: Step, state: MissionState, services: Services) -> StepBegun:
     )
 
 
-def _do(step: Step, begun: StepBegun, state: MissionState, services: Services) -> StepEnded:
+def _do(
+    step: Step, begun: StepBegun, state: MissionState, services: Services, spawned: Beside | None = None
+) -> StepEnded:
+    if spawned:
+        services.observer.event(*spawned)
     services.observer.event(state.mission, begun)
     return perform(step, state, services, run_until_halt)
 
