@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import MissionStarted, Recorded, RunEnded, RunStarted, Spawned, StepBegun, StepEnded
+from capsule.core.event import Advanced, MissionStarted, Recorded, RunEnded, RunStarted, Spawned, StepBegun, StepEnded
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
 
@@ -81,6 +81,11 @@ class Shelf(Project):
         told = [event for event in self.events("_queue") if isinstance(event, RunStarted)]
         return len(told) == 2 and self.is_running("_queue") and not eventually(lambda: False, 1)
 
+    def counted(self, stream: str = "_queue") -> list[str]:
+        """Return what the run wrote down of how far it is."""
+        events = [event for event in self.events(stream) if isinstance(event, Advanced)]
+        return [f"{event.item}{event.done}/{event.of}" for event in events]
+
     @contextmanager
     def working(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """`capsule run` as a process that may be killed; what it says is in a file, which runners share with it."""
@@ -144,6 +149,25 @@ def test_named_tasks_and_epics_too(shelf: Shelf, tmp_path: Path) -> None:
     shelf.plays({name: makes(name, meets(room, 2)) for name in ("fork", "spoon")})
     said = shelf.capsule("run", "set", "--jobs", "2")
     assert said.code == 0 and shelf.merged() == ["cup", "fork", "jug", "spoon"], said
+
+
+@pytest.mark.promise("jobs.header")
+def test_a_run_of_several_at_a_time_knows_how_far_it_is(shelf: Shelf) -> None:
+    """`pot` waits for `pan`, so it is to come; what waits for somebody's answer is not."""
+    asked = row("sink", status="blocked") + row("tap", waits_for="sink")
+    shelf.beads.write_text("".join([*map(row, NAMES[:3]), row("pot", waits_for="pan"), asked]))
+    said = shelf.capsule("run", "cup", "--target", "jug", "--jobs", "2", "--output", "plain")
+    counted = shelf.counted("_run-cup")
+    assert said.code == 0 and (counted[0], counted[-1]) == ("0/2", "2/2"), said
+    assert "\n2 of 2 done\n" in said.err, said
+    said = shelf.capsule("run", "--jobs", "2")
+    assert said.code == 0 and shelf.counted()[-3:] == ["0/2", "1/2", "2/2"], said
+
+
+@pytest.mark.promise("jobs.header")
+def test_a_run_of_one_at_a_time_writes_down_what_it_always_did(shelf: Shelf) -> None:
+    assert shelf.capsule("run").code == 0
+    assert shelf.merged() == sorted(NAMES) and shelf.counted() == []
 
 
 @pytest.mark.promise("jobs.side-by-side")
@@ -210,6 +234,7 @@ def test_a_queue_that_was_killed_finds_its_runners_and_keeps_the_count(shelf: Sh
     assert len(begun) == len(shelf.spawned()) == 4, "nothing is started twice"
     assert sum(isinstance(event, MissionStarted) for name in NAMES for event in shelf.events(name)) == 4
     assert shelf.merged() == sorted(NAMES)
+    assert (shelf.counted()[0], shelf.counted()[-1]) == ("0/4", "4/4")
 
 
 @pytest.mark.promise("jobs.killed-queue")
@@ -316,6 +341,7 @@ def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
     shelf.plays({name: makes(name, wait) for name in NAMES})
     with shelf.working("--jobs", "3") as run:
         assert eventually(lambda: len(shelf.spawned()) == 3)
+        assert "\n▶ queue 0/4 · 3 running\n" in shelf.capsule("status").out
         os.kill(run.pid, signal.SIGINT)
         assert run.wait(5 * LONG) == 130, shelf.said.read_text()
     assert not any(map(shelf.is_running, NAMES))

@@ -8,7 +8,7 @@ import pytest
 
 from capsule.core.decide import Guardrails
 from capsule.core.item import HELD, Assessment, Blocked, Item, Status, as_shown
-from capsule.core.schedule import ItemQueue, choose, in_order, queue
+from capsule.core.schedule import ItemQueue, choose, in_order, queue, within_reach
 
 
 def item(name: str, status: Status = Status.READY, **fields: Any) -> Item:
@@ -258,3 +258,24 @@ def test_people_see_what_is_under_way_then_what_waits_for_them() -> None:
          item("now", Status.IN_PROGRESS), item("scoped", Status.SCOPED), item("look", Status.RESEARCHING)]
     )  # fmt: skip
     assert [each.id for each in shown] == ["now", "blocked", "high", "low", "scoped", "look", "new"]
+
+
+@pytest.mark.promise("jobs.header")
+def test_a_run_will_come_to_what_waits_only_for_what_it_can_work_on() -> None:
+    """`a` runs; `c` waits for it by way of `b`, and `n` for the epic that holds `m`."""
+    places = queue(
+        [
+            item("a"),
+            item("b", dependencies=("a",)),
+            item("c", dependencies=("b",)),
+            item("e", type="epic", holds=("m",)),
+            item("m", parent="e"),
+            item("n", dependencies=("e",)),
+            item("asked", Status.BLOCKED, blocked=Blocked(Status.READY, "which one?")),
+            item("later", dependencies=("asked",)),
+        ],
+        left_alone={"a": "running"},
+    )
+    assert within_reach(places, ["a"]) == {"b", "c", "m", "n"}
+    assert within_reach(places, ["a"], only={"a", "b", "n"}) == {"b"}
+    assert within_reach(places, []) == {"m", "n"}

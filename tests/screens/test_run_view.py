@@ -386,14 +386,14 @@ def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_aske
     assert rung == ["bell"] * rings
 
 
-def side_by_side(number: int = 50) -> Board:
+def side_by_side(number: int = 50, item: str = "demo-1") -> Board:
     """So many missions at a time, and one that is done."""
     names = [f"task-{each:02}" for each in range(number)]
-    progress = {"demo-1": Advanced(at=at(0), item="demo-1", title="Questions", done=12, of=40)}
+    progress = {item: Advanced(at=at(0), item=item, title="Questions" if item else "", done=12, of=90)}
     run = RunSummary(
         as_of=at(NOW),
         pid=PID,
-        stream="_campaign-demo-1",
+        stream="_campaign-demo-1" if item else "_queue",
         jobs=50,
         missions=("done-1", *names),
         progress=progress,
@@ -405,15 +405,17 @@ def side_by_side(number: int = 50) -> Board:
 
 
 @pytest.mark.promise("jobs.header")
+@pytest.mark.parametrize("item", ["demo-1", ""], ids=["campaign", "queue"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_all_jobs_have_a_line_and_the_header_says_how_far_they_are(size: tuple[int, int]) -> None:
+def test_all_jobs_have_a_line_and_the_header_says_how_far_they_are(size: tuple[int, int], item: str) -> None:
     async def look(app: LiveView, _pilot: Pilot[bool]) -> None:
         lines = lines_of(app)
-        assert any("███░░░░░░░ 12/40 · 50 running · " in line for line in lines), lines
+        assert any("█░░░░░░░░░ 12/90 · 50 running · " in line for line in lines), lines
+        assert any("12 of 90" in line for line in lines) == bool(item), lines
         assert "min left" in " ".join(lines)
         assert any(re.search(r"▶ task-00 \S+ .*\d+ s .*edits a file", line) for line in lines), lines
         listed = sum(line.strip().startswith("▶ task-") for line in lines)
         assert listed >= 3 and any(f"and {50 - listed} more running" in line for line in lines), lines
         assert max(map(len, lines)) <= size[0]
 
-    view(Played(side_by_side()), look, size=size)
+    view(Played(side_by_side(item=item)), look, size=size)

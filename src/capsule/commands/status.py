@@ -253,8 +253,12 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
         return
     from capsule.commands.watching import MissionReader  # noqa: PLC0415 - start-up: most often none is begun
     from capsule.core.history import NOBODY  # noqa: PLC0415 - start-up
+    from capsule.reports.words import progress_words  # noqa: PLC0415 - start-up
+    from capsule.system.clock import SystemClock  # noqa: PLC0415 - start-up
 
     with MissionReader(project) as reader:
+        for run, progress in reader.progress(SystemClock().now()) if pids else ():
+            yield f"{run.status.sign} {clean(run.name)} {' · '.join(progress_words(progress))}"
         for name, pid in pids.items():
             history, sign = reader.history(name), MissionStatus.RUNNING.sign
             doing = f"running (pid {pid})" if pid else "running"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import Event
+from capsule.core.event import Event, is_run
 from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
 from capsule.core.merge_queue import merge_stream
+from capsule.core.progress import RunProgress, progress_of
+from capsule.core.status import MissionStatus
 from capsule.core.train import MergeTrain
 from capsule.journals.sqlite import SqliteJournal
 from capsule.journals.watch import Watch
@@ -78,6 +80,14 @@ class MissionReader:
         history, pid = self.history(mission), holder(self.journal, mission)
         place = self._place(mission, history.queued.branch, pid) if pid is not None and history.queued else None
         return history.summary(Presence(pid, place=place), now)
+
+    def progress(self, now: str) -> Iterator[tuple[RunSummary, RunProgress]]:
+        """Tell how far each run of several missions at a time is; foretold from its own missions alone."""
+        for stream in filter(is_run, self.journal.streams()):
+            if holder(self.journal, stream) is not None and (run := self.run(stream, now)).jobs > 1:
+                missions = [self.summary(name, now) for name in run.missions]
+                queued = [each.mission for each in missions if each.queued and each.status is MissionStatus.WAITING]
+                yield run, progress_of(run, missions, missions, queued)
 
     def _place(self, mission: str, branch: str, pid: int) -> str | None:
         """Return its place in the merge queue of a branch; '' where it has the turn."""

@@ -25,6 +25,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         return next((view for view in self.missions if view.mission == name), None)
 
     @property
+    def queued(self) -> tuple[str, ...]:
+        """Name the missions that wait to be merged."""
+        return tuple(place.mission for merges in self.merges for place in merges.places)
+
+    @property
     def running(self) -> tuple[MissionSummary, ...]:
         return tuple(view for view in self.missions if view.running)
 

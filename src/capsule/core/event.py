@@ -456,12 +456,14 @@ class ParentClosed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class Advanced(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
-    """Progress of a campaign: how many items below this one are done, at any depth."""
+    """Progress of a run: how many items below this one are done, at any depth."""
 
     item: str
+    """'' where several missions run at a time without an epic or a feature that holds them."""
     title: str
     done: int
     of: int
+    """Without an item: all that the run has taken, and all that it can still work on."""
 
 
 class Discovered(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):

@@ -1,4 +1,4 @@
-"""Say how long a run will still take, from how long its missions took; nothing where none has ended."""
+"""Say how long a run will still take, from how long missions took; nothing where none has ended."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from math import ceil
 
 
-def time_left(took: Sequence[float], left: int, jobs: int) -> float | None:
-    """Return the seconds that so many missions take, several at a time; None where nothing is known, or left."""
-    if not took or left <= 0:
+def time_left(took: Sequence[float], under_way: Sequence[float], to_do: int, jobs: int) -> float | None:
+    """Return the seconds until all are done, several at a time; None where nothing is known, or left.
+
+    `under_way` is how long those have taken so far that run now, `to_do` how many have not begun.
+    """
+    left = len(under_way) + max(0, to_do)
+    if not took or not left:
         return None
-    return sum(took) / len(took) * left / max(1, min(jobs, left))
+    each = sum(took) / len(took)
+    work = sum(max(0.0, each - so_far) for so_far in under_way) + each * max(0, to_do)
+    return work / max(1, min(jobs, left))
 
 
 def in_minutes(seconds: float) -> str:

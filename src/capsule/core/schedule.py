@@ -76,6 +76,26 @@ def choose(
     return next((item for item in fit if item.id not in overlap), next(iter(fit), None))
 
 
+def within_reach(
+    places: Iterable[QueuePosition], under_way: Iterable[str], only: Container[str] | None = None
+) -> set[str]:
+    """Name the items that a run will come to: what can be worked on, and what waits for nothing but these.
+
+    `under_way` are the missions that others may wait for. What holds others is done when these are.
+    """
+    asked = [place for place in places if place.item.holds or only is None or place.item.id in only]
+    needs = {
+        place.item.id: place.item.holds if is_container(place.item) else place.waits_for
+        for place in asked
+        if not place.actionable
+    }
+    running = {*under_way}
+    reached = running | {place.item.id for place in asked if place.actionable}
+    while more := {name for name, others in needs.items() if others and reached.issuperset(others)} - reached:
+        reached |= more
+    return reached - running - {place.item.id for place in asked if is_container(place.item)}
+
+
 def in_order(
     items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[QueuePosition]], most: int
 ) -> list[QueuePosition]:

@@ -52,7 +52,7 @@ from capsule.core.history import read_run
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.run import OpenRun, agent_ended, followed_run
-from capsule.core.schedule import QueuePosition, choose
+from capsule.core.schedule import QueuePosition, choose, within_reach
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
@@ -246,7 +246,7 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             plan.stream,
             RunStarted(at=clock.now(), cap=report.cap, spawns=spawns, jobs=plan.jobs, budget=budget),
         )
-        run = _Run(plan, jobs, services, report, plan.jobs, seen, inherited)
+        run = _Run(plan, jobs, services, report, plan.jobs, seen, inherited, _finished(inherited, services))
         run.adopt_all()
         services.state_store.finish()
         report.done += _recorded_at_last(inherited, services)
@@ -289,6 +289,10 @@ class _Run(Struct):
     seen: Folded[OpenRun]
     inherited: Sequence[str] = ()
     """Missions of the killed run that this one goes on with."""
+    before: Collection[str] = ()
+    """What is done of those."""
+    counted: tuple[int, int] = (0, 0)
+    """How many are done, of how many, as was last written down."""
     unclosed: list[str] = field(default_factory=list)
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
     under_way: dict[str, _Started] = field(default_factory=dict)
@@ -332,10 +336,23 @@ class _Run(Struct):
             places, wanted = self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only
             in_the_way = self.jobs.in_the_way(places, [*self.under_way]) if self.under_way else ()
             item = choose(places, wanted, in_the_way)
+            self._count(places)
         if item and (item.status in _FREE or not run.used_up):
             return item
         self.report.ended_because = self._why_it_ends(item, run)
         return None
+
+    def _count(self, places: Sequence[QueuePosition]) -> None:
+        """Write down how many are done, of all that were taken or can be, where several run at a time."""
+        if self.plan.group or self.allowed == 1 or len(self.plan.only or "") == 1:
+            return
+        done = {*self.before, *self.report.done}
+        taken = {*done, *self.under_way, *self.report.stuck, *self.report.stopped}
+        counted = len(done), len(taken | within_reach(places, self.under_way, self.plan.only))
+        if counted != self.counted:
+            self.counted = done_now, of = counted
+            progress = Advanced(at=self.services.clock.now(), item="", title="", done=done_now, of=of)
+            note(self.services, self.plan.stream, progress)
 
     @property
     def _over(self) -> bool:
@@ -540,6 +557,11 @@ def account_for_the_dead(services: Services, run: Folded[OpenRun]) -> None:
         ended = next((event for event in events if isinstance(event, StepEnded) and event.key == key), None)
         lost = AgentEnded(at=services.clock.now(), mission=mission, key=key)
         services.journal.note(run.stream, agent_ended(mission, ended) if ended else lost)
+
+
+def _finished(missions: Iterable[str], services: Services) -> set[str]:
+    states = [load_state(services, mission) for mission in missions]
+    return {state.mission for state in states if state.finished and not state.parent}
 
 
 def _recorded_at_last(missions: Iterable[str], services: Services) -> list[str]:

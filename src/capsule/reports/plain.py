@@ -77,6 +77,10 @@ def _moved(mission: str, event: MovedByHand) -> str:
     return f"! {event.what} was {event.found} by hand"
 
 
+def _named(event: Advanced) -> str:
+    return f"{event.item} {event.title}: " if event.item else ""
+
+
 _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Reopened: ("", lambda mission, event: f"{mission} resumes{', with your changes' if event.checkpoint else ''}."),
     Accepted: ("", lambda mission, event: f"{mission}: a person accepted {event.check}, because: {event.because}"),
@@ -97,7 +101,7 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Warned: ("", lambda _, event: f"! {event.text}"),
     TestsFound: (_INDENT, lambda _, event: f"first tests: `{event.policy.test}` judges from now on"),
     ItemClosed: (_INDENT, lambda mission, _: f"{mission} is closed in the tracker"),
-    Advanced: ("", lambda _, event: f"{event.item} {event.title}: {event.done} of {event.of} done"),
+    Advanced: ("", lambda _, event: f"{_named(event)}{event.done} of {event.of} done"),
     ParentClosed: ("", lambda _, event: f"{event.item} {event.title} is closed: {event.reason}"),
     Discovered: (
         _INDENT,

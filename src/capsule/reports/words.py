@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
-from capsule.core.event import Accepted
+from capsule.core.event import Accepted, Allowance
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.exam import joining
 from capsule.core.findings import finding_line
+from capsule.core.forecast import in_minutes
 from capsule.core.history import (
     SUCCESSES,
     Attempt,
@@ -23,12 +24,13 @@ from capsule.core.history import (
     evidence_counts,
     run_counts,
 )
+from capsule.core.progress import RunProgress
 from capsule.core.proven import Proof, joined
 from capsule.core.report import Report, Totals
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
-from capsule.core.status import Tone, count_statuses
+from capsule.core.status import MissionStatus, Tone, count_statuses
 from capsule.core.text import count
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
@@ -310,6 +312,37 @@ def run_sentence(run: RunSummary) -> str:
         return f"stopped after {agents}"
     told = count_statuses(run_counts(ended))
     return f"ended: {clean(ended.why)}{f' ({told})' if told else ''}, {agents}"
+
+
+def progress_words(progress: RunProgress) -> list[str]:
+    """`12/40`, `6 running`, `2 in the merge queue`, `$4.10 of $10`, `2 need you`, `about 35 min left`."""
+    halted = {MissionStatus.NEEDS_YOU: progress.needs_you, MissionStatus.FAILED: progress.failed}
+    return [
+        f"{progress.done}/{progress.of}" if progress.of else f"{progress.done} done",
+        f"{progress.running} running",
+        *([f"{progress.queued} in the merge queue"] if progress.queued else []),
+        *([spent_of(progress.spent, progress.budget)] if progress.spent.runs else []),
+        *(count_statuses({status: number}) for status, number in halted.items() if number),
+        *([f"about {in_minutes(progress.left)} left"] if progress.left is not None else []),
+    ]
+
+
+def spent_of(spent: Spending, allowed: Allowance) -> str:
+    """`$4.10 of $10`: money where it is known or limited, else tokens; also what else is limited."""
+    parts = []
+    if spent.priced or allowed.usd is not None:
+        limit = "" if allowed.usd is None else f" of ${allowed.usd:,.2f}".removesuffix(".00")
+        parts.append(f"{_at_least(spent, spent.priced)}${spent.usd:,.2f}{limit}")
+    if allowed.tokens is not None or (spent.counted and not parts):
+        limit = "" if allowed.tokens is None else f" of {allowed.tokens:,}"
+        parts.append(f"{_at_least(spent, spent.counted)}{spent.tokens:,}{limit} tokens")
+    if allowed.seconds is not None:
+        parts.append(f"{duration(spent.seconds)} of {duration(allowed.seconds)}")
+    return ", ".join(parts) or "cost unknown"
+
+
+def _at_least(spent: Spending, known: int) -> str:
+    return "" if known == spent.runs else "≥ "
 
 
 def change_words(diff: Diff) -> str:

@@ -79,7 +79,7 @@ class Dashboard(CapsuleApp[None]):
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._acted_at = 0.0
         self._beside = BackgroundTasks(self.call_later)
-        self._looking = Poller(actions.look, self.call_later, self._looked, lambda board: (board.missions, board.runs))
+        self._looking = Poller(actions.look, self.call_later, self._looked, self._compared_by)
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
 
     def compose(self) -> ComposeResult:
@@ -114,6 +114,10 @@ class Dashboard(CapsuleApp[None]):
         self._looking.end()
 
     # ---- what came
+
+    @staticmethod
+    def _compared_by(board: Board) -> object:
+        return board.missions, board.runs, board.merges
 
     def _looked(self, got: Board | CapsuleError) -> None:
         self._stale |= self.model.saw(got)

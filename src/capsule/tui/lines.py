@@ -190,7 +190,8 @@ def run_page(run: RunSummary, width: int) -> list[Content]:
     ended = run.ended
     lines = [*drawing.paragraph(run_sentence(run), width), Content("")]
     for progress in run.progress.values():
-        lines += drawing.paragraph(f"{progress.item}  {progress.done} of {progress.of} done  {progress.title}", width)
+        named = f"{progress.item}  {progress.done} of {progress.of} done  {progress.title}"
+        lines += drawing.paragraph(named.strip(), width)
     for closed in run.closed:
         lines += drawing.paragraph(f"closed {closed.item}: {closed.reason}", width, GOOD)
     if not ended:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,12 +18,12 @@ from textual.content import Content
 from textual.widgets import Static
 
 from capsule.core.board import Board
-from capsule.core.budget import total
 from capsule.core.errors import CapsuleError
-from capsule.core.forecast import in_minutes, time_left
 from capsule.core.history import MissionSummary, RunSummary
-from capsule.core.status import MissionStatus, count_statuses
+from capsule.core.progress import progress_of
+from capsule.core.status import MissionStatus
 from capsule.core.text import count
+from capsule.reports.words import progress_words
 from capsule.tui import drawing
 from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
@@ -116,7 +115,7 @@ class _Snapshot:
     over: bool = False
 
     def compared_by(self) -> object:
-        return self.board and (self.board.missions, self.board.runs), self.tail, self.over
+        return self.board and (self.board.missions, self.board.runs, self.board.merges), self.tail, self.over
 
 
 class LiveView(CapsuleApp[bool]):
@@ -305,7 +304,7 @@ def run_lines(run: RunSummary, width: int) -> list[Content]:
     """Draw a run: its name, its agents, and the progress of each epic and feature."""
     agents = f"{run.spawns} of {count(run.cap, 'agent')}" if run.cap else count(run.spawns, "agent")
     head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
-    rows = [progress for progress in run.progress.values() if progress.of]
+    rows = [progress for progress in run.progress.values() if progress.of and progress.item]
     names = max([len(one.item) for one in rows], default=0)
     lines = [head]
     for one in rows[:_MOST_PROGRESS]:
@@ -317,33 +316,9 @@ def run_lines(run: RunSummary, width: int) -> list[Content]:
 
 def side_by_side(board: Board, missions: Sequence[MissionSummary], run: RunSummary, width: int) -> list[Content]:
     """Draw how far several missions at a time are: `███░░ 12/40 · 6 running · 2 in the merge queue · $4.10 of $10`."""
-    words = progress_words(board, missions, run)
-    progress = next((one for one in run.progress.values() if one.of), None)
-    first = row(text(bar(progress.done, progress.of), BUSY), " ") if progress else ""
-    return drawing.paragraph(" · ".join(words), width, first=first) if words else []
-
-
-def progress_words(board: Board, missions: Sequence[MissionSummary], run: RunSummary) -> list[str]:
-    """Say how many missions are done, run, wait and need somebody, what they cost, and how long it will take."""
-    own = [view for view in missions if not view.parent]
-    waiting = {place.mission for merges in board.merges for place in merges.places} & {view.mission for view in own}
-    counts = Counter(view.status for view in own)
-    progress = next((one for one in run.progress.values() if one.of), None)
-    done, of = (progress.done, progress.of) if progress else (counts[MissionStatus.DONE], 0)
-    spent = total(view.spent for view in missions)
-    left = time_left([view.wall_seconds for view in own if view.over], of - done, run.jobs) if of else None
-    return [
-        f"{done}/{of}" if of else f"{done} done",
-        f"{sum(view.running for view in own) - len(waiting)} running",
-        *([f"{len(waiting)} in the merge queue"] if waiting else []),
-        *([drawing.money(spent, run.budget)] if spent.runs else []),
-        *(
-            count_statuses({status: counts[status]})
-            for status in (MissionStatus.NEEDS_YOU, MissionStatus.FAILED)
-            if counts[status]
-        ),
-        *([f"about {in_minutes(left)} left"] if left is not None else []),
-    ]
+    progress = progress_of(run, missions, board.missions, board.queued)
+    first = row(text(bar(progress.done, progress.of), BUSY), " ") if progress.of else ""
+    return drawing.paragraph(" · ".join(progress_words(progress)), width, first=first)
 
 
 def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list[Content]:

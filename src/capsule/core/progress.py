@@ -1,0 +1,74 @@
+"""How far a run of several missions at a time is: counts, cost and the time that is left, from the journal alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from capsule.core.budget import Spending, total
+from capsule.core.event import Allowance
+from capsule.core.forecast import time_left
+from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.status import MissionStatus
+
+_REMEMBERED = 50
+"""From so many missions, the newest, the next ones are foretold."""
+
+
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at one moment, in numbers."""
+
+    done: int
+    of: int
+    """0 where nobody has counted."""
+    running: int
+    queued: int
+    """How many wait to be merged."""
+    needs_you: int
+    failed: int
+    spent: Spending
+    """Without agents that are at work: these have not said yet what they cost."""
+    budget: Allowance
+    left: float | None
+    """Seconds until it is done; None where nothing is known of missions like these."""
+
+
+def progress_of(
+    run: RunSummary, missions: Sequence[MissionSummary], known: Iterable[MissionSummary], queued: Iterable[str]
+) -> RunProgress:
+    """Count the missions of a run, without parts of others.
+
+    `known` are all missions of the project, `queued` those that wait to be merged.
+    """
+    own = [view for view in missions if not view.parent]
+    counts, waiting = Counter(view.status for view in own), {view.mission for view in own} & {*queued}
+    counted = next((one for one in run.progress.values() if one.of), None)
+    done, of = (counted.done, counted.of) if counted else (counts[MissionStatus.DONE], 0)
+    needs_you, failed = counts[MissionStatus.NEEDS_YOU], counts[MissionStatus.FAILED]
+    running = [view for view in own if view.running]
+    to_do = of - done - needs_you - failed - len(running)
+    return RunProgress(
+        done=done,
+        of=of,
+        running=len(running) - len(waiting),
+        queued=len(waiting),
+        needs_you=needs_you,
+        failed=failed,
+        spent=total(map(_reported, missions)),
+        budget=run.budget,
+        left=time_left(took_before(own, known), [v.busy_seconds for v in running], to_do, run.jobs) if of else None,
+    )
+
+
+def _reported(view: MissionSummary) -> Spending:
+    return total(view.state.spent.values()) if view.running else view.spent
+
+
+def took_before(own: Iterable[MissionSummary], known: Iterable[MissionSummary]) -> list[float]:
+    """Return how long missions of the same workflows took that delivered, also in earlier runs; the newest only."""
+    workflows = {view.workflow for view in own}
+    like = [view for view in known if view.delivered and not view.parent and view.workflow in workflows]
+    newest = sorted(like, key=lambda view: view.last)[-_REMEMBERED:]
+    return [view.busy_seconds for view in newest]
