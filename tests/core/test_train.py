@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 from tests.told import Told
 
-from capsule.core.event import Batched, Event, HandedIn, Queued, Served
+from capsule.core.event import Batched, Event, HandedIn, Queued, Served, Stacked
 from capsule.core.history import Presence, read_mission
 from capsule.core.status import MissionStatus
 from capsule.core.train import MergeTrain
@@ -25,8 +25,14 @@ def served(mission: str, second: int, seconds: float) -> Served:
     return Served(at=at(second), mission=mission, key="publish#1", seconds=seconds)
 
 
-def batched(*missions: str, commit: str = "") -> Batched:
-    return Batched(at=at(0), missions=missions, tree="t", green=bool(commit), commit=commit)
+def batched(*missions: str, commit: str = "", green: bool = False, second: int = 0) -> Batched:
+    return Batched(at=at(second), missions=missions, tree=missions[-1], green=green or bool(commit), commit=commit)
+
+
+def stacked(mission: str, onto: str = "", *, fits: bool = True) -> Stacked:
+    """A merge whose tree is called as its mission, on top of another's."""
+    under = onto or "main"
+    return Stacked(at=at(0), mission=mission, commit=mission if fits else "", tree=mission, onto=under, under=under)
 
 
 def train(*events: Event) -> MergeTrain:
@@ -46,11 +52,41 @@ def test_whoever_has_the_turn_does_not_wait_and_the_others_have_a_place() -> Non
     assert [(place.mission, place.words) for place in places] == [("b", "2nd, about 2 min"), ("c", "3rd, about 3 min")]
 
 
-def test_a_red_batch_of_which_a_part_is_tested_was_bisected() -> None:
-    whole, half, other = batched("a", "b", "c"), batched("a", "b", commit="f00"), batched("d", "e")
-    seen = train(whole, half, other)
-    assert [seen.bisected(batch) for batch in seen.batches] == [True, False, False]
-    assert seen.batch_of("b") == half and seen.batch_of("c") is None
+@pytest.mark.promise("merge-queue.seen")
+def test_a_red_batch_of_which_the_first_ones_are_tested_again_was_bisected() -> None:
+    """Four are red, the first two green, three red: two are merged, and the next batch is one of its own."""
+    seen = train(
+        *(batched(*"abcd"), batched(*"ab", green=True), batched(*"abc"), batched(*"ab", commit="f00")),
+        *(batched(*"cd", green=True), batched(*"cd", commit="f01")),
+    )
+    told = [("".join(one.missions), one.green, one.part, one.bisected, one.commit) for one in seen.tested]
+    assert told == [
+        ("abcd", False, False, True, ""),
+        ("ab", True, True, False, "f00"),
+        ("abc", False, True, False, ""),
+        ("cd", True, False, False, "f01"),
+    ]
+    batch = seen.batch_of("b")
+    assert batch and batch.commit == "f00" and seen.batch_of("nobody") is None
+
+
+@pytest.mark.promise("merge-queue.seen")
+def test_what_is_red_again_after_it_went_back_is_no_part_of_the_batch_before() -> None:
+    seen = train(batched(*"ab"), batched("a"), batched("a", commit="f00"), batched("a", green=True))
+    assert [one.part for one in seen.tested] == [False, True, False, False]
+
+
+@pytest.mark.promise("merge-queue.seen")
+def test_cars_are_those_that_are_built_on_each_other() -> None:
+    """Two were merged together, so two may be tested together now; `x` does not go together with `a`."""
+    line = ["a", "x", "b", "c", "d", "late"]
+    built = [stacked("a"), stacked("x", "a", fits=False), stacked("b", "a"), stacked("c", "b"), stacked("d", "c")]
+    seen = train(batched("y", "z", commit="f00"), *built, batched("c", "d", green=True))
+    cars = [("".join(car.missions), car.green) for car in seen.cars(line, batch=4, gates=2)]
+    assert cars == [("ab", False), ("cd", True)]
+    assert [car.missions for car in seen.cars(line, batch=1, gates=3)] == [("a",), ("b",), ("c",)]
+    assert seen.cars(line, batch=1, gates=1) == seen.cars(["late"], 4, 2) == seen.cars([], 4, 2) == ()
+    assert not train(stacked("a"), served("a", 3, 1)).stacked
 
 
 @pytest.mark.promise("merge-queue.place")

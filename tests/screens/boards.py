@@ -1,17 +1,30 @@
-"""Six boards as the dashboard meets them, each with the items behind it, at a moment that never changes."""
+"""Seven boards as the dashboard meets them, each with the items behind it, at a moment that never changes."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from capsule.core.board import Board, gather_board
 from capsule.core.decide import Decision, Move
-from capsule.core.event import Advanced, Event, ItemClosed, RunEnded, Warned
+from capsule.core.event import (
+    Advanced,
+    Batched,
+    Event,
+    HandedIn,
+    ItemClosed,
+    Returned,
+    RunEnded,
+    Served,
+    Stacked,
+    Warned,
+)
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Blocked, Item, Status, with_holders
 from capsule.core.signal import Verdict
+from capsule.core.train import MergeSummary, MergeTrain
 from capsule.tui.actions import Listing
 
 from .missions import DOING, NOT_GREEN, ONLY_TESTS, PID, RED, SENT_BACK, at, begun, ended, shown, started
@@ -116,8 +129,13 @@ def at_work(mission: str, title: str, events: list[Event], *doing: str, pid: int
     return shown(told(mission, title, events), NOW, *doing, pid=pid)
 
 
-def board(*views: MissionSummary, runs: tuple[RunSummary, ...] = (), pid: int | None = None) -> Board:
-    return gather_board(views, [replace(run, pid=pid, as_of=at(NOW)) for run in runs], at(NOW))
+def board(
+    *views: MissionSummary,
+    runs: tuple[RunSummary, ...] = (),
+    pid: int | None = None,
+    merges: tuple[MergeSummary, ...] = (),
+) -> Board:
+    return gather_board(views, [replace(run, pid=pid, as_of=at(NOW)) for run in runs], at(NOW), merges)
 
 
 ROUNDING = ("shop-1.1.1", "Round prices to the cent")
@@ -179,4 +197,56 @@ def forty() -> Scene:
     return Scene(board(*views), beads(*items))
 
 
-SCENES = {scene.__name__: scene for scene in (idle, busy, blocked, failing, finished, forty)}
+def queue_of(*events: Event, at_it: str = "", tested: tuple[int, int] = (4, 1)) -> MergeSummary:
+    """A merge queue in which everybody who came still waits."""
+    train = reduce(MergeTrain.after, events, MergeTrain(stream="_merges-main"))
+    places = train.places(lambda _one: True, at_it)
+    line = [*filter(None, [at_it]), *(place.mission for place in places)]
+    return MergeSummary(train=train, at_it=at_it, places=places, cars=train.cars(line, *tested))
+
+
+def handed_in(mission: str, when: float) -> HandedIn:
+    return HandedIn(at=at(when), mission=mission, key="publish#1", epoch=1)
+
+
+def served(mission: str, when: float, seconds: float) -> Served:
+    return Served(at=at(when), mission=mission, key="publish#1", seconds=seconds)
+
+
+def stacked(mission: str, onto: str) -> Stacked:
+    return Stacked(at=at(80), mission=mission, commit=mission, tree=mission, onto=onto, under=onto)
+
+
+def batched(when: float, *missions: str, green: bool, commit: str = "") -> Batched:
+    seconds = 0.0 if commit else 2.0
+    return Batched(at=at(when), missions=missions, tree="".join(missions), green=green, commit=commit, seconds=seconds)
+
+
+def went_back() -> list[Event]:
+    why = "Its merge into main conflicts in [b]prices.py[/b]. Merged meanwhile:\n  shop-4: git diff 1^1 1"
+    return [*up_to("publish"), Returned(at=at(78), why=why), begun("execute", 79, run=2)]
+
+
+def merging() -> Scene:
+    """Three of a batch were red together and two of them merged; another went back; three wait now."""
+    ended_ones = [at_rest(name, f"Task {name}", to_the_end()) for name in ("shop-4", "shop-5")]
+    waiting = [at_work(f"shop-{n}", f"Wait for {n}", up_to("publish"), pid=PID + n) for n in (7, 8, 9)]
+    back = at_work("shop-6", "Sort the prices", went_back(), "edits prices.py", pid=PID + 6)
+    queue = queue_of(
+        *(handed_in("shop-4", 61), handed_in("shop-5", 62), handed_in("shop-6", 63)),
+        *(batched(65, "shop-4", "shop-5", "shop-6", green=False), batched(67, "shop-4", green=True)),
+        *(batched(69, "shop-4", "shop-5", green=True), batched(70, "shop-4", "shop-5", green=True, commit="f00")),
+        *(served("shop-5", 70, 0.0), served("shop-4", 70, 8.0), served("shop-6", 78, 2.0)),
+        *(handed_in("shop-7", 79), handed_in("shop-8", 85), handed_in("shop-9", 90)),
+        *(stacked("shop-7", "main"), stacked("shop-8", "shop-7")),
+        at_it="shop-7",
+    )
+    progress = {"": Advanced(at=at(90), item="", title="", done=2, of=7)}
+    names = tuple(f"shop-{number}" for number in range(4, 10))
+    run = RunSummary(
+        stream="_queue", cap=40, jobs=4, spawns=9, missions=names, progress=progress, began=at(0), last=at(90)
+    )
+    return Scene(board(*ended_ones, back, *waiting, runs=(run,), pid=PID, merges=(queue,)), beads(*SHOP))
+
+
+SCENES = {scene.__name__: scene for scene in (idle, busy, blocked, failing, finished, forty, merging)}

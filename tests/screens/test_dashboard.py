@@ -16,6 +16,7 @@ from capsule.core.errors import CapsuleError
 from capsule.tui.actions import VERBS
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Confirm, FailedCommand
+from capsule.tui.merges import mission_of
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
 from capsule.tui.themes import DARK, LIGHT
@@ -33,6 +34,7 @@ from .boards import (
     finished,
     forty,
     idle,
+    merging,
     to_the_end,
     up_to,
 )
@@ -48,7 +50,7 @@ BACK = {"k": 5, "up": 5, "g": 0, "home": 0, "pageup": 0, "ctrl+b": 0}
 READ_ON = ("j", "down", "pagedown", "ctrl+f", "space", "G", "end")
 READ_BACK = ("k", "up", "pageup", "ctrl+b", "pageup", "g", "home")
 FOLDS = (("h", "l"), ("left", "right"))
-VIEW_KEYS = {"1": "items", "2": "missions", "3": "history"}
+VIEW_KEYS = {"1": "items", "2": "missions", "3": "history", "4": "merges"}
 HELP_KEYS = ("question_mark", "f1")
 READING_LEAVES = ("escape", "left", "h")
 QUITS = ("q", "ctrl+c", "ctrl+q")
@@ -114,16 +116,36 @@ def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
             "items": EVERY_ITEM[:3],
             "missions": ["run:_campaign-shop-1", "shop-1.1.1", "shop-2"],
             "history": ["shop-0"],
+            "merges": ["merge:main:", "merge:main:2026-03-01T10:01:11Z:shop-0"],
         }
         await on.press("j", "j")
         for key, view in VIEW_KEYS.items():
             await on.press(key)
             await on.until(lambda view=view: on.app.model.view == view and list(on.rows.keys[:3]) == first[view])  # type: ignore[misc]
+        await on.shows("✓ shop-0", "merged")
+        await on.press("3")
         await on.shows("3 missions:", "agents used at least")
         await on.press("1")
         await on.until(lambda: on.rows.key == "shop-1.1.1")
 
     play(busy(), act)
+
+
+@pytest.mark.promise("merge-queue.seen")
+def test_the_merge_queue_is_a_list_whose_missions_can_be_opened_and_found() -> None:
+    async def act(on: Play) -> None:
+        await on.press("4")
+        await on.shows("main  1 being merged, 2 waiting", "▶ shop-7 being merged", "◔ shop-8 2nd, about 7 s")
+        await on.shows("▶ tested together: shop-7, shop-8", "↺ shop-6 went back", "with shop-5, waited 1 s, took 8 s")
+        await on.press("j", "j", "enter")
+        await on.until(lambda: isinstance(on.app.screen, MissionScreen) and on.app.screen.mission == "shop-8")
+        await on.press("escape")
+        await on.until(on.lists)
+        assert on.app.target().id == "shop-8"
+        await on.press("slash", *"back", "enter")
+        await on.until(lambda: [mission_of(key) for key in on.rows.keys] == ["", "shop-6"])
+
+    play(merging(), act)
 
 
 def test_a_filter_is_typed_kept_by_enter_and_ended_by_escape() -> None:

@@ -1,4 +1,4 @@
-"""The dashboard as it looks: six situations at two sizes, compared with pictures that were looked at."""
+"""The dashboard as it looks: seven situations at two sizes, compared with pictures that were looked at."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ KEYS = {
     "failing": ("j", "j", "enter"),
     "finished": ("3",),
     "forty": ("2", "j"),
+    "merging": ("4", "j", "j"),
 }
 """How one gets to what is looked at."""
 

@@ -37,7 +37,9 @@ class JournalWatcher:
                 from capsule.wiring import budget_of  # noqa: PLC0415 - start-up of `show`
 
                 self.journal = self._project.journal(read_only=True)
-                self._watch = Watch(self.journal, self._project.logs().folder, budget_of(self._project.settings))
+                settings, folder = self._project.settings, self._project.logs().folder
+                tested = settings.merge.batch, settings.execution.gates
+                self._watch = Watch(self.journal, folder, budget_of(settings), tested)
             return self._watch.look(SystemClock().now())
         except CapsuleError:
             self._watch = None  # what is mended meanwhile is opened anew

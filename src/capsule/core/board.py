@@ -19,7 +19,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunSummary, ...] = ()
     """The ones that run first, then the last ended first."""
     merges: tuple[MergeSummary, ...] = ()
-    """The merge queues that somebody waited in, by branch."""
+    """The merge queues, by branch."""
 
     def mission(self, name: str) -> MissionSummary | None:
         return next((view for view in self.missions if view.mission == name), None)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from capsule.core.board import Board
 from capsule.core.budget import Spending, total
 from capsule.core.event import Allowance
 from capsule.core.forecast import time_left
@@ -60,6 +61,12 @@ def progress_of(
         budget=run.budget,
         left=time_left(took_before(own, known), [v.busy_seconds for v in running], to_do, run.jobs) if of else None,
     )
+
+
+def progress_on(board: Board, run: RunSummary) -> RunProgress:
+    """Tell how far a run of a board is."""
+    missions = [view for view in board.missions if view.mission in run.missions or view.parent in run.missions]
+    return progress_of(run, missions, board.missions, board.queued)
 
 
 def _reported(view: MissionSummary) -> Spending:

@@ -6,14 +6,14 @@ waiting writes nothing there: that it has the turn is seen by its lock, and what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.event import MERGES, Batched, Event, HandedIn, Served
-from capsule.core.merge_queue import MergeQueue
+from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
+from capsule.core.merge_queue import MergeQueue, cars
 from capsule.core.stamps import seconds_between
 
 _MOST = 200
@@ -43,6 +43,30 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """`3rd, about 4 min`"""
 
 
+class Car(msgspec.Struct, frozen=True, kw_only=True):
+    """Missions whose merges are tested together, each built on the one before."""
+
+    missions: tuple[str, ...]
+    green: bool
+    """Their tests have passed; they wait for their turn."""
+
+
+class BatchTest(msgspec.Struct, frozen=True, kw_only=True):
+    """Missions that were tested together, and what came of it."""
+
+    missions: tuple[str, ...]
+    at: str
+    """When the tests had ended."""
+    seconds: float
+    green: bool
+    commit: str = ""
+    """The commit that brought them to the branch, where they were merged."""
+    part: bool = False
+    """The first ones of a batch that was red."""
+    bisected: bool = False
+    """It was red, and its first ones were tested again."""
+
+
 class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     """The merge queue of one branch, event by event."""
 
@@ -51,6 +75,8 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     """By mission, the first come first."""
     turns: tuple[Turn, ...] = ()
     batches: tuple[Batched, ...] = ()
+    stacked: Mapping[str, Stacked] = {}
+    """By mission, the merge that it built last on those before it."""
 
     def after(self, event: Event) -> MergeTrain:
         """Return the train with one more event."""
@@ -59,7 +85,11 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(event, Served):
             came = self.waiting[event.mission].at if event.mission in self.waiting else ""
             turn = Turn(mission=event.mission, came=came, ended=event.at, seconds=event.seconds)
-            return replace(self, waiting=self._without(event.mission), turns=(*self.turns, turn)[-_MOST:])
+            stacked = {name: one for name, one in self.stacked.items() if name != event.mission}
+            waiting = self._without(event.mission)
+            return replace(self, waiting=waiting, stacked=stacked, turns=(*self.turns, turn)[-_MOST:])
+        if isinstance(event, Stacked):
+            return replace(self, stacked={**self.stacked, event.mission: event})
         if isinstance(event, Batched):
             return replace(self, batches=(*self.batches, event)[-_MOST:])
         return self
@@ -71,10 +101,6 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     def branch(self) -> str:
         return unquote(self.stream.removeprefix(MERGES))
 
-    @property
-    def happened(self) -> bool:
-        return bool(self.waiting or self.turns or self.batches)
-
     def places(self, still_waits: Callable[[HandedIn], bool], at_it: str = "") -> tuple[Place, ...]:
         """List those that wait, in order; `at_it` has the turn, and waits no more."""
         queue = MergeQueue(took=[turn.seconds for turn in self.turns[-10:]])
@@ -84,11 +110,50 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
             for number, name in enumerate(names, 1)
         )
 
-    def bisected(self, batch: Batched) -> bool:
-        """Tell a batch that was red, and tested again in parts."""
-        later = self.batches[self.batches.index(batch) + 1 :]
-        parts = set(batch.missions)
-        return not batch.green and any(set(other.missions) < parts for other in later)
+    def cars(self, line: Sequence[str], batch: int, gates: int) -> tuple[Car, ...]:
+        """Return who is tested together now, of those in line, the one that has the turn first."""
+        first = self.stacked.get(line[0]) if line else None
+        if first is None or batch * gates == 1:
+            return ()
+        queue = MergeQueue(stacked={**self.stacked})
+        for event in self.batches:
+            queue.apply(event)
+        found = cars(queue.chain(line, first.under), min(queue.car, batch))[:gates]
+        return tuple(
+            Car(missions=tuple(one.mission for one in car), green=car[-1].tree in queue.green) for car in found
+        )
+
+    @property
+    def tested(self) -> tuple[BatchTest, ...]:
+        """List what was tested together; a batch that is merged is the one that was tested before."""
+        found: list[BatchTest] = []
+        halved: dict[str, int] = {}
+        """By the first mission of a red batch, where that stands: halves of it begin with the same one."""
+        for event in self.batches:
+            names, head = event.missions, event.missions[0]
+            last = next((number for number in reversed(range(len(found))) if found[number].missions == names), -1)
+            if event.commit and last >= 0 and found[last].green and not found[last].commit:
+                found[last] = replace(found[last], commit=event.commit)
+            else:
+                whole = halved.get(head, -1)
+                part = whole >= 0 and names == found[whole].missions[: len(names)] != found[whole].missions
+                if part:
+                    found[whole] = replace(found[whole], bisected=True)
+                elif not event.green:
+                    halved[head] = len(found)
+                found.append(
+                    BatchTest(
+                        missions=names,
+                        at=event.at,
+                        seconds=event.seconds,
+                        green=event.green,
+                        commit=event.commit,
+                        part=part,
+                    )
+                )
+            if event.commit or (not event.green and names == (head,)):  # the one is found, or those before it are in
+                halved.pop(head, None)
+        return tuple(found)
 
     def batch_of(self, mission: str) -> Batched | None:
         """Return the batch that a mission was merged with; None where it was merged alone."""
@@ -103,10 +168,19 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
     at_it: str = ""
     """The mission that has the turn; '' for nobody, or somebody who cannot be named from here."""
     places: tuple[Place, ...] = ()
+    cars: tuple[Car, ...] = ()
+    """Who is tested together, where the settings let several be tested at a time."""
 
     @property
     def branch(self) -> str:
         return self.train.branch
+
+    @property
+    def turn_began(self) -> str:
+        """When the turn of the one that has it began, as far as the queue knows: '' where it did not wait."""
+        handed_in = self.train.waiting.get(self.at_it)
+        last = self.train.turns[-1].ended if self.train.turns else ""
+        return max(handed_in.at, last) if handed_in else ""
 
     def place_of(self, mission: str) -> str | None:
         """Return a mission's place in words; '' where it has the turn, None where it is not in the queue."""

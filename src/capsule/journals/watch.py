@@ -42,8 +42,15 @@ _LONGEST_PIECE = 256 * 1024
 class Watch:
     """`folder` is where a mission's live file lies."""
 
-    def __init__(self, journal: JournalReader, folder: Callable[[str], Path], budget: Budget = NO_BUDGET) -> None:
-        self._journal, self._folder, self._budget = journal, folder, budget
+    def __init__(
+        self,
+        journal: JournalReader,
+        folder: Callable[[str], Path],
+        budget: Budget = NO_BUDGET,
+        tested: tuple[int, int] = (1, 1),
+    ) -> None:
+        """`tested` is how many merges may be tested together, and how many tests may run at the same time."""
+        self._journal, self._folder, self._budget, self._tested = journal, folder, budget, tested
         self._version = -1
         self._epochs: dict[str, int] = {}
         self._seen: dict[str, int] = {}
@@ -79,9 +86,10 @@ class Watch:
         return gather_board(missions, [each for each in summaries if isinstance(each, RunSummary)], now, merges)
 
     def _catch_up_train(self, stream: str) -> None:
+        train = self._trains.get(stream, MergeTrain(stream=stream))
         for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
-            self._read[stream] = seq
-            self._trains[stream] = self._trains.get(stream, MergeTrain(stream=stream)).after(event)
+            self._read[stream], train = seq, train.after(event)
+        self._trains[stream] = train
 
     def _merges(self, train: MergeTrain) -> MergeSummary:
         pid = self._journal.holder(train.stream)
@@ -89,7 +97,8 @@ class Watch:
         waits = train.places(
             lambda one: self._epochs.get(one.mission) == one.epoch and one.mission in self._held, at_it
         )
-        return MergeSummary(train=train, at_it=at_it, places=waits)
+        line = [*filter(None, [at_it]), *(place.mission for place in waits)]
+        return MergeSummary(train=train, at_it=at_it, places=waits, cars=train.cars(line, *self._tested))
 
     def _catch_up(self, stream: str, epoch: int) -> None:
         pid = self._journal.holder(stream)

@@ -14,13 +14,25 @@ from capsule.core.event import Waiting
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.findings import finding_line
 from capsule.core.history import Attempt, MissionSummary, RunSummary
+from capsule.core.merges import merge_records
 from capsule.core.outline import OutlineEntry
+from capsule.core.progress import progress_on
 from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import sentence
+from capsule.core.train import MergeSummary
 from capsule.reports.style import clean
-from capsule.reports.words import LET_PASS, agents_used, checked, run_sentence
+from capsule.reports.words import (
+    LET_PASS,
+    agents_used,
+    car_words,
+    checked,
+    passage_words,
+    progress_words,
+    queue_words,
+    run_sentence,
+)
 
 _ENDED_SHOWN = 10
 
@@ -36,6 +48,8 @@ def board_lines(board: Board) -> Iterator[str]:
     for run in board.runs:
         if run.running:
             yield f"{clean(run.name)}: {run_sentence(run)}"
+            if run.jobs > 1:
+                yield f"  {' · '.join(progress_words(progress_on(board, run)))}"
     over = [view for view in board.missions if view.over]
     for view in (*(view for view in board.missions if not view.over), *over[:_ENDED_SHOWN]):
         yield ""
@@ -43,6 +57,33 @@ def board_lines(board: Board) -> Iterator[str]:
     if len(over) > _ENDED_SHOWN:
         yield ""
         yield f"And {len(over) - _ENDED_SHOWN} more that ended before."
+    yield from _merge_lines(board)
+
+
+def _merge_lines(board: Board) -> Iterator[str]:
+    """Tell of every branch who is being merged, who waits, who is tested together, and what came of the last ones."""
+    records = {record.branch: record for record in merge_records([q.train for q in board.merges], board.missions)}
+    queues = {queue.branch: queue for queue in board.merges if queue.at_it or queue.places}
+    for branch in sorted({*records, *queues}):
+        queue, record = queues.get(branch), records.get(branch)
+        if not queue and not (record and record.queued):
+            continue
+        yield ""
+        yield f"Merge queue of {clean(branch)}: {queue_words(queue)}."
+        yield from _queue_lines(queue) if queue else ()
+        for passage in reversed(record.passages[-_ENDED_SHOWN:] if record else ()):
+            told = f"{passage.result.value} at {clock_time(passage.ended)}"
+            words = clean(passage_words(passage))
+            yield f"  {passage.result.sign} {passage.mission}: {told}{f' ({words})' if words else ''}"
+
+
+def _queue_lines(queue: MergeSummary) -> Iterator[str]:
+    if queue.at_it:
+        yield f"  {MissionStatus.RUNNING.sign} {queue.at_it}: being merged"
+    for place in queue.places:
+        yield f"  {MissionStatus.WAITING.sign} {place.mission}: {place.words}, since {clock_time(place.came)}"
+    for car in queue.cars:
+        yield f"  {MissionStatus.DONE.sign if car.green else MissionStatus.RUNNING.sign} {car_words(car)}"
 
 
 def _mission_lines(view: MissionSummary) -> Iterator[str]:

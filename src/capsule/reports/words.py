@@ -24,6 +24,7 @@ from capsule.core.history import (
     evidence_counts,
     run_counts,
 )
+from capsule.core.merges import Passage
 from capsule.core.progress import RunProgress
 from capsule.core.proven import Proof, joined
 from capsule.core.report import Report, Totals
@@ -32,6 +33,7 @@ from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, Tone, count_statuses
 from capsule.core.text import count
+from capsule.core.train import Car, MergeSummary
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 Row = TypeVar("Row")
@@ -343,6 +345,33 @@ def spent_of(spent: Spending, allowed: Allowance) -> str:
 
 def _at_least(spent: Spending, known: int) -> str:
     return "" if known == spent.runs else "≥ "
+
+
+# ---- merge queues
+
+
+def queue_words(queue: MergeSummary | None) -> str:
+    """`1 being merged, 3 waiting`, or that nobody waits."""
+    counts = {"being merged": bool(queue and queue.at_it), "waiting": len(queue.places) if queue else 0}
+    return ", ".join(f"{number:d} {word}" for word, number in counts.items() if number) or "nobody waits"
+
+
+def car_words(car: Car) -> str:
+    """Say who is tested together, or that their tests have passed."""
+    named = ", ".join(car.missions)
+    if car.green:
+        return f"tests passed: {named}"
+    return f"tested together: {named}" if car.missions[1:] else f"tested: {named}"
+
+
+def passage_words(passage: Passage) -> str:
+    """`with task-2, waited 12 s, took 3.0 s`, or why it went back."""
+    if passage.why:
+        return passage.why
+    together = f"with {', '.join(passage.together)}" if passage.together else ""
+    waited = f"waited {duration(passage.waited)}" if passage.waited else ""
+    took = f"took {duration(passage.seconds)}" if passage.seconds else ""
+    return ", ".join(filter(None, (together, waited, took)))
 
 
 def change_words(diff: Diff) -> str:

@@ -40,6 +40,7 @@ from capsule.tui.actions import (
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
 from capsule.tui.dialogs import Confirm, Dialog, FailedCommand
 from capsule.tui.lines import find_run
+from capsule.tui.merges import mission_of
 from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import Help, MissionScreen, Reading
@@ -206,6 +207,7 @@ class Dashboard(CapsuleApp[None]):
         self.push_screen(screen, then)
 
     def _open(self, key: str) -> None:
+        key = mission_of(key)
         run, entry = find_run(self.model.board, key), self.model.entry(key)
         if len(self.screen_stack) > 1:  # a second key came before the first one's screen
             return

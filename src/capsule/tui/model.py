@@ -17,13 +17,13 @@ from capsule.core.history import MissionSummary
 from capsule.core.outline import OutlineEntry, matching, outline, run_of, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
-from capsule.tui import drawing, lines
+from capsule.tui import drawing, lines, merges
 from capsule.tui.actions import Listing, Target, available
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines
 from capsule.tui.rows import Draw
 
-VIEWS = ("items", "missions", "history")
+VIEWS = ("items", "missions", "history", "merges")
 WIDE = 110
 """From so many columns on there is a text beside every list."""
 FOUND_BY = "words in id, title, status, phase, type or tag"
@@ -91,6 +91,8 @@ class DashboardModel:
         if trouble and (self.view == "items" or not self.board.missions):
             told = [*drawing.paragraph(trouble.message, width, BAD), *drawing.paragraph(trouble.hint, width)]
             return Lines([f"!{number}" for number in range(len(told))], lambda number, _width: told[number])
+        if self.view == "merges":
+            return self._merges()
         return self._items() if self.view == "items" else self._missions(past=self.view == "history")
 
     def _items(self) -> Lines:
@@ -130,6 +132,16 @@ class DashboardModel:
         empty = "No finished missions yet." if past else "No missions yet. r runs an item, R the queue."
         return Lines(keys, draw, self._nothing(empty))
 
+    def _merges(self) -> Lines:
+        shown = merges.merge_lines(self.board, lines.name_width(self.board))
+        if self.words:
+            shown = merges.matching(shown, self.words.lower().split())
+        return Lines(
+            [line.key for line in shown],
+            lambda number, width: shown[number].draw(width),
+            self._nothing("Nothing was merged yet. Missions that wait for their turn are listed here."),
+        )
+
     def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:
         """Made anew when something of it is different: most of many missions look as they did a quarter second ago."""
         how = (width, names, past)
@@ -154,6 +166,7 @@ class DashboardModel:
     # ---- what the cursor is on
 
     def target(self, key: str) -> Target:
+        key = merges.mission_of(key)
         run = lines.find_run(self.board, key)
         if run:
             return Target(stream=run.stream, pid=run.pid)
@@ -170,6 +183,7 @@ class DashboardModel:
         return Target(id=key, item=item, mission=view, verbs=listing.verbs, stream=stream, pid=pid)
 
     def about(self, key: str, width: int) -> list[Content]:
+        key = merges.mission_of(key)
         entry, view, run = self.entry(key), self.board.mission(key), lines.find_run(self.board, key)
         if entry:
             return lines.about_item(entry, view, self.target(key), width)
@@ -190,8 +204,8 @@ class DashboardModel:
     # ---- above and below
 
     def strip(self, width: int, height: int) -> list[Content]:
-        """Draw running missions below the items, totals below the history, and nothing below the list of missions."""
-        if self.view == "missions":
+        """Draw running missions below the items, totals below the history, and nothing below the other lists."""
+        if self.view in ("missions", "merges"):
             return []
         if self.view == "history":
             return [lines.totals_line(self.board, width)]
@@ -207,7 +221,7 @@ class DashboardModel:
         left = row(*parts)
         if fault := self._trouble.get("journal"):
             return drawing.both_ends(left, drawing.said(fault.message, width - left.cell_length - 1, BAD), width)
-        return drawing.both_ends(left, text(overview(self.board)), width)
+        return drawing.both_ends(left, drawing.said(overview(self.board), width - left.cell_length - 1), width)
 
     def keys(self, key: str, *, opened: bool = False) -> Content:
         hints = [drawing.hint(*hint) for hint in (_OPENED if opened else _LISTED)]

@@ -102,7 +102,7 @@ MOVING = (
     ("← →  h l", "fold and unfold; in a mission: its pages"),
     ("Enter, click", "open the selected line"),
     ("Tab", "to the text beside the list and back"),
-    ("1 2 3", "items, missions, history; in a mission: its pages"),
+    ("1 2 3 4", "items, missions, history, merges; in a mission: its pages"),
     ("/", f"filter by {FOUND_BY}; Enter keeps it, Esc clears it"),
     ("Esc", "back"),
     ("t", "light or dark"),
