@@ -1,8 +1,9 @@
 """Poll all missions for screens, reading only.
 
-A stream grows only while somebody holds its claim, and every claim raises its epoch. So a stream that nobody holds, and
-whose epoch is the one that was seen last, has nothing new, and is not asked. A look costs what has happened since the
-one before, however much has happened in all.
+A mission's stream grows only while somebody holds its claim, and every claim raises its epoch. So one that nobody
+holds, and whose epoch is the one that was seen last, has nothing new, and is not asked. Missions write to the streams
+of runs and merge queues without holding them, so these are asked whenever the journal has changed. A look costs what
+has happened since the one before, however much has happened in all.
 
 Whether somebody holds a stream is asked before its events are read: what was written up to its end is read then.
 """
@@ -75,7 +76,7 @@ class Watch:
             if stream.startswith(MERGES):
                 if news:  # whoever comes to wait writes there without holding it
                     self._catch_up_train(stream)
-            elif stream in self._held or self._seen.get(stream) != epoch:
+            elif stream in self._held or self._seen.get(stream) != epoch or (news and not is_mission(stream)):
                 self._catch_up(stream, epoch)
         merges = [self._merges(train) for train in self._trains.values()]
         self._places = {place.mission: place.words for each in merges for place in each.places}
