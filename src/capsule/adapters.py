@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
 from capsule.core.assignment import Assign, Assignment
-from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem, Status
 from capsule.core.signal import FollowUp
-from capsule.core.state import Step
 from capsule.core.test_report import TestReport
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.core.workflow import Workflow
+
+if TYPE_CHECKING:
+    from capsule.core.briefing import Briefing, SandboxPaths, Transcript
+    from capsule.core.hazards import AddedFile
+    from capsule.core.state import Step
 
 
 class Tracker(Protocol):

@@ -23,6 +23,8 @@ _READING = (
 """Commands that can be used from inside a phase too."""
 _WORKING = ("run", "run-pipeline", "step", "triage", "merge")
 """Commands whose work counts, and not whether somebody reads their last words."""
+_LASTING = (*_WORKING, "dashboard", "demo", "logs")
+"""Commands that go on for as long as there is work, or somebody looks."""
 _UNHEARD = 141
 """As the shell says it of a program whose listener has left: 0 would mean that the work is done."""
 
@@ -53,7 +55,8 @@ def _run(name: str, words: list[str]) -> int:
         near = nearest(name, VERBS)
         hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
         raise UsageError(f"There is no command `{name}`.", hint)
-    gc.set_threshold(100_000)  # most commands end before there is any garbage
+    lasts = name in _LASTING or name in INTERNAL
+    gc.set_threshold(100_000 if lasts else 1_000_000)  # most commands end before there is any garbage
     atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
     _load_msgspec()
     args = parse(name, words)

@@ -10,15 +10,14 @@ from capsule.system.lock import holder
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
+    from capsule.journals.sqlite import SqliteJournal
     from capsule.project import Project
 
 
 def mission_state(project: Project, mission: str) -> MissionState:
     """Replay a mission's journal."""
-    from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
-
     journal = project.journal(read_only=True)
-    state = replay(event for _, event in journal.events(mission))
+    state = _replayed(journal, mission)
     journal.close()
     return state
 
@@ -33,13 +32,17 @@ def mission_names(project: Project) -> list[str]:
 
 def states_of(project: Project, missions: Iterable[str]) -> dict[str, MissionState]:
     """Replay those of these missions that have begun."""
-    from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
-
     journal = project.journal(read_only=True)
     known = set(journal.missions())
-    found = {name: replay(event for _, event in journal.events(name)) for name in missions if name in known}
+    found = {name: _replayed(journal, name) for name in missions if name in known}
     journal.close()
     return found
+
+
+def _replayed(journal: SqliteJournal, mission: str) -> MissionState:
+    from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
+
+    return replay(event for _, event in journal.events(mission))
 
 
 def known_mission(project: Project, mission: str) -> MissionState:

@@ -23,6 +23,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from capsule.app.missions import running, under_way
 from capsule.commands.arguments import warn
 from capsule.core.campaign import counts_below, is_container, to_do, unfinished
@@ -73,12 +75,10 @@ def run(args: argparse.Namespace) -> int:
     in_a_list = tracker.traits.by_status
     known = tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if in_a_list or item.status is not Status.DONE]
-    items = [item for item in every if all(values & _values(item, name) for name, values in wanted.items())]
+    items = [item for item in every if _matches(item, wanted)] if wanted else every
     warn(f"warning: {warning}" for warning in tracker.warnings)
     if args.json:
-        import json  # noqa: PLC0415 - start-up
-
-        print(json.dumps([_plain(item) for item in as_shown(items)], indent=2, ensure_ascii=False))
+        print(msgspec.json.format(msgspec.json.encode([_plain(item) for item in as_shown(items)]), indent=2).decode())
         return 0
     done = [] if wanted else [*_done_lately(tracker)]
     if not items:
@@ -132,6 +132,10 @@ def _conditions(text: str) -> dict[str, set[str]]:
 def _check_known(word: str, known: Sequence[str], message: str, hint: str) -> None:
     if word not in known:
         raise UsageError(message, did_you_mean(word, known, hint))
+
+
+def _matches(item: Item, wanted: Mapping[str, set[str]]) -> bool:
+    return all(values & _values(item, name) for name, values in wanted.items())
 
 
 def _values(item: Item, name: str) -> set[str]:

@@ -6,6 +6,7 @@ are data: the engine puts them in, the core never asks for the time.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -547,7 +548,12 @@ def is_run(stream: str) -> bool:
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Event]:
+    """Return the decoder of all events, which takes its time to make: many commands read none."""
+    return msgspec.json.Decoder(Event)
 
 
 def encode(event: Event) -> bytes:
@@ -555,7 +561,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes | str) -> Event:
-    return _decoder.decode(data)
+    return _decoder().decode(data)
 
 
 def kind(event: Event) -> str:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from functools import cache
 from itertools import accumulate, compress
 from math import isfinite
 from typing import Final
@@ -46,17 +47,17 @@ def last_object(data: bytes | bytearray, *, quoted: bool = True) -> dict[str, ob
 
     Unless `quoted` ones count, a line that begins with `>` is left out: it quotes what somebody else said.
     """
-    text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
+    text = re.sub(_ESCAPE_SEQUENCE, b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
     if span and not quoted and text[text.rfind(b"\n", 0, span[0]) + 1 : span[0]].lstrip().startswith(b">"):
-        text = _QUOTATION.sub(b"\n>", b"\n" + text)  # the mark stays, so that no object is made around it
+        text = re.sub(_QUOTATION, b"\n>", b"\n" + text)  # the mark stays, so that no object is made around it
         span = _last_span(text)
     return _load(text[slice(*span)]) if span else None
 
 
 def object_at_the_end(data: bytes | bytearray) -> dict[str, object] | None:
     """Return the last top-level JSON object, if only space and the end of a code fence stand behind it."""
-    text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
+    text = re.sub(_ESCAPE_SEQUENCE, b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
     if span is None or text[span[1] :].strip(b" \t\r\n`"):
         return None
@@ -85,10 +86,15 @@ def _gap(opener: bytes, closer: bytes, name: bytes) -> re.Pattern[bytes]:
 
 
 _QUOTE, _OPENS_OBJECT, _ENDS_OBJECT, _ENDS_ARRAY = b'"{}]'
-_GAP = {
-    _ENDS_OBJECT: _gap(rb"{", rb"}", name=_STRING + _SPACE + rb":" + _SPACE),
-    _ENDS_ARRAY: _gap(rb"\[", rb"\]", name=rb""),
-}
+
+
+@cache
+def _gaps() -> dict[int, re.Pattern[bytes]]:
+    """Return what may stand in each kind of container; compiled where there is output to scan."""
+    return {
+        _ENDS_OBJECT: _gap(rb"{", rb"}", name=_STRING + _SPACE + rb":" + _SPACE),
+        _ENDS_ARRAY: _gap(rb"\[", rb"\]", name=rb""),
+    }
 
 
 # --- reading backwards ----------------------------------------------------------------------------------------------
@@ -99,7 +105,7 @@ _IS_MARK = bytes(byte in b'"{}[]' for byte in range(256))
 def _last_span(text: bytes) -> tuple[int, int] | None:
     """Return where the last top-level object begins and ends."""
     outside, inside = array("i"), array("i")  # per reading: the closers that wait for their opener, outermost first
-    first = last = -1
+    first, last, gaps = -1, -1, _gaps()
     begin = min((at for at in (text.find(b"{"), text.find(b"[")) if at >= 0), default=0)
     stop = max(text.rfind(b"}"), text.rfind(b"]")) + 1
     if b"{" not in text or b"}" not in text:
@@ -111,9 +117,9 @@ def _last_span(text: bytes) -> tuple[int, int] | None:
         if mark == _QUOTE:
             outside, inside = inside, outside
             continue
-        if outside and not _GAP[text[outside[-1]]].match(text, position):
+        if outside and not gaps[text[outside[-1]]].match(text, position):
             del outside[:]
-        if mark in _GAP:
+        if mark in gaps:
             outside.append(position)
         elif outside and (end := outside.pop()) > last:
             first, last = (position, end) if mark == _OPENS_OBJECT else (-1, -1)
@@ -126,18 +132,18 @@ def _last_span(text: bytes) -> tuple[int, int] | None:
 
 # Colour and cursor codes, hyperlinks and titles, character sets. None of them may swallow a brace: a sequence that was
 # cut off just before the object must not cost us the object.
-_ESCAPE_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])")
-_QUOTATION = re.compile(rb"\n[ \t]*>[^\n]*")
-_STRING_OR_BRACKET = re.compile(_STRING + rb"|[][{}]")
+_ESCAPE_SEQUENCE = rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])"
+_QUOTATION = rb"\n[ \t]*>[^\n]*"
+_STRING_OR_BRACKET = _STRING + rb"|[][{}]"
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
-_SURROGATES = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][0-7]..|\\u[^dD]...|\\[^u])|\\u....")
+_SURROGATES = r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][0-7]..|\\u[^dD]...|\\[^u])|\\u...."
 
 
 def _load(document: bytes) -> dict[str, object] | None:
-    depths = accumulate(_STEP.get(found[0], 0) for found in _STRING_OR_BRACKET.finditer(document))
+    depths = accumulate(_STEP.get(found[0], 0) for found in re.finditer(_STRING_OR_BRACKET, document))
     if any(depth > DEEPEST for depth in depths):
         return None
-    text = _SURROGATES.sub(lambda escape: escape[1] or r"\ufffd", document.decode("utf-8", "replace"))
+    text = re.sub(_SURROGATES, lambda escape: escape[1] or r"\ufffd", document.decode("utf-8", "replace"))
     loaded: dict[str, object] = json.loads(text, parse_int=_integer, parse_float=_float)
     return loaded
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from capsule.core.json_scan import last_object
 from capsule.core.text import without_controls
 
 SYNTHETIC_SUMMARY: Final = "Phase did not produce a signal"
@@ -105,7 +106,7 @@ STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.
 
 def read_signal(data: bytes) -> Signal:
     """Return the signal in an agent's output, or a synthetic ERROR that names the fault; what it quotes is no claim."""
-    found = _last_object(data, quoted=False)
+    found = last_object(data, quoted=False)
     if found is None:
         return error_signal("No signal JSON found in phase output")
     if fault := _missing(found, SIGNAL_FIELDS):
@@ -124,13 +125,6 @@ def read_signal(data: bytes) -> Signal:
         follow_ups=_follow_ups(found),
         findings=_findings(found),
     )
-
-
-def _last_object(data: bytes, *, quoted: bool = True) -> dict[str, object] | None:
-    """Return the last JSON object; the scanner's tables are loaded only when there is output to scan."""
-    from capsule.core.json_scan import last_object  # noqa: PLC0415
-
-    return last_object(data, quoted=quoted)
 
 
 def signal_object(signal: Signal) -> dict[str, object]:
@@ -170,7 +164,7 @@ DEFAULT_BLOCK_TYPE: Final = "clarification"
 
 def read_result(data: bytes, item_id: str, phase: str) -> Signal:
     """Return the result that an agent left for this item and phase, or a synthetic FAILED that names the fault."""
-    found = _last_object(data)
+    found = last_object(data)
     if found is None:
         return no_result("No result JSON found")
     if fault := _missing(found, RESULT_FIELDS):

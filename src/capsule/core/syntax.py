@@ -78,11 +78,10 @@ def language_of(path: str) -> str:
 
 @cache
 def _parser(language: str) -> Parser:
-    from tree_sitter import Language as Grammar  # noqa: PLC0415 - most commands read no source
-    from tree_sitter import Parser  # noqa: PLC0415
+    import tree_sitter  # noqa: PLC0415 - most commands read no source
 
     row = LANGUAGES[language]
-    return Parser(Grammar(getattr(importlib.import_module(row.module), row.grammar)()))
+    return tree_sitter.Parser(tree_sitter.Language(getattr(importlib.import_module(row.module), row.grammar)()))
 
 
 def parse(path: str, source: bytes) -> Node | None:
