@@ -96,6 +96,20 @@ class Race(Project):
         rows = self.git("log", "-1", "--format=%(trailers:only,unfold)", commit).splitlines()
         return {name: value for name, _, value in (row.partition(": ") for row in rows)}
 
+    def assert_reported(self, names: list[str], parked: str) -> None:
+        """The report tells of the queue what its stream says: who waited, who was merged together, what was halved."""
+        [queue] = json.loads(self.capsule("report", "--json").out)["merges"]
+        merged = {one["mission"]: one for one in queue["passages"] if one["result"] == "merged"}
+        assert sorted(merged) == [name for name in names if name != parked]
+        assert {one["result"] for one in queue["passages"] if one["mission"] == parked} <= {"went_back", "not_merged"}
+        for batch in self.batches():
+            for name in batch.missions if batch.commit else ():
+                assert {*merged[name]["with"]} == {*batch.missions} - {name}
+        assert any(one["bisected"] for one in queue["tested"]), queue["tested"]
+        assert any(one["waited_seconds"] for one in queue["passages"])
+        assert "Merge queue: main" in self.capsule("report", "--html", "-").out
+        assert "red, halved" in self.capsule("report").out
+
     def batches(self) -> list[Batched]:
         return [event for event in self.events(merge_stream("main")) if isinstance(event, Batched)]
 
@@ -225,6 +239,7 @@ def test_a_red_batch_is_halved_until_the_one_is_found_that_is_red(race: Race, tm
     returned = [event for event in race.events(parked[0]) if isinstance(event, Returned)]
     assert returned and all(other in event.why for event in returned)
     assert not any(isinstance(event, Returned) for name in names if name not in parked for event in race.events(name))
+    race.assert_reported(names, parked[0])
 
 
 @pytest.mark.promise("merge-queue.train")

@@ -33,9 +33,10 @@ from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
-from capsule.core.event import CAMPAIGN, RUN, is_run
+from capsule.core.event import CAMPAIGN, MERGES, RUN, is_run
 from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import check_id
+from capsule.core.merges import merge_records
 from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
 from capsule.project import Project, open_project, tracker_if_there
@@ -111,8 +112,12 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
         kept = [name for name in names if moment(reader.history(name).last) >= earliest]
         summaries = [reader.summary(name, as_of) for name in kept]
         title = _title(reader, items, since, run, names)
+        trains = [reader.train(stream) for stream in reader.journal.streams() if stream.startswith(MERGES)]
     missions = with_diffs(project.git, summaries, all_artefacts(tracker_if_there(project).own_files()))
-    return Report(project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run)
+    merges = tuple(record for record in merge_records(trains, summaries) if record.queued)
+    return Report(
+        project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run, merges=merges
+    )
 
 
 def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:

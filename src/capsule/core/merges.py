@@ -64,6 +64,11 @@ class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
     tested: tuple[BatchTest, ...] = ()
 
     @property
+    def batches(self) -> tuple[BatchTest, ...]:
+        """Return what was tested together, again in parts, or red; not what was green alone."""
+        return tuple(one for one in self.tested if one.missions[1:] or one.part or not one.green)
+
+    @property
     def queued(self) -> bool:
         """Tell whether anybody waited, was tested with others or went back."""
         return bool(self.tested) or any(one.waited or one.why or one.together for one in self.passages)

@@ -10,6 +10,7 @@ import msgspec
 from capsule.core.budget import Spending, total
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.history import MissionSummary, RunSummary, evidence_counts, with_parts
+from capsule.core.merges import MergeRecord
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.status import Condition, MissionStatus
@@ -56,6 +57,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     as_of: str
     missions: tuple[MissionSummary, ...] = ()
     run: RunSummary | None = None
+    merges: tuple[MergeRecord, ...] = ()
+    """The merge queues in which one of the missions waited, was tested with others or went back."""
 
     @property
     def heading(self) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from capsule.core.budget import as_facts
 from capsule.core.decide import HALTS, SETBACKS
 from capsule.core.history import Attempt, MissionSummary
+from capsule.core.merges import MergeRecord
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.reports.words import acceptance, exam
@@ -118,6 +119,30 @@ def report_facts(report: Report) -> dict[str, Any]:
             "spending": as_facts(totals.spending),
         },
         "missions": [_mission(each) for each in report.missions],
+        "merges": [_merge_queue(each) for each in report.merges],
+    }
+
+
+def _merge_queue(record: MergeRecord) -> dict[str, Any]:
+    return {
+        "branch": record.branch,
+        "passages": [
+            {
+                "mission": one.mission,
+                "came": one.came,
+                "ended": one.ended,
+                "waited_seconds": round(one.waited, 3),
+                "seconds": round(one.seconds, 3),
+                "result": one.result.name.lower(),
+                "with": list(one.together),
+                "why": one.why or None,
+            }
+            for one in record.passages
+        ],
+        "tested": [
+            {**msgspec.structs.asdict(one), "missions": list(one.missions), "commit": one.commit or None}
+            for one in record.tested
+        ],
     }
 
 

@@ -7,7 +7,7 @@ not ours goes through `line` or `block`, and comes out as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -17,10 +17,13 @@ from capsule.core.budget import duration
 from capsule.core.event import cut
 from capsule.core.evidence import Evidence
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
+from capsule.core.merges import MergeRecord, Passage
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
+from capsule.core.stamps import moment
 from capsule.core.status import Tone
 from capsule.core.text import count
+from capsule.core.train import BatchTest
 from capsule.reports import words
 from capsule.reports.style import printable, shortened
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
@@ -40,12 +43,13 @@ def page(report: Report) -> str:
         body = f"<p>{words.NO_MISSIONS} Start one: <code>{words.HOW_TO_BEGIN}</code></p>"
     elif len(report.missions) == 1 and not run:
         only = report.missions[0]
-        body = f"<p>{_status(only)}</p>\n{_told(only)}\n{''.join(_section(part) for part in only.parts)}"
+        parts = "".join(_section(part) for part in only.parts)
+        body = f"<p>{_status(only)}</p>\n{_told(only)}\n{_merges(report)}{parts}"
     else:
         began = f"{line(run.name)}: began {escape(words.when(run.began))} UTC; " if run else ""
         head = f"<p>{began}{line(words.run_sentence(run))}</p>" if run else ""
         sections = "".join(_section(each) for each in report.missions[-MOST_SECTIONS:])
-        body = "\n".join((head, _totals(report), _missions(report), sections))
+        body = "\n".join((head, _totals(report), _missions(report), _merges(report), sections))
     return Template(here.with_name("report.html").read_text(encoding="utf-8")).substitute(
         policy=POLICY,
         version=__version__,
@@ -115,6 +119,85 @@ def _missions(report: Report) -> str:
     note = f'<p class="soft">{other}</p>' if len(report.missions) > len(linked) else ""
     shown = _table("times wide", caption, heads, rows, picture=2)
     return f'<section class="card"><h2>Missions</h2>{shown}</section>{note}'
+
+
+# ---- merge queues
+
+
+def _merges(report: Report) -> str:
+    """Draw each merge queue: who waited, who was tested and merged together, and what was halved."""
+    return "".join(map(_merge_queue, report.merges))
+
+
+def _merge_queue(record: MergeRecord) -> str:
+    spans = [_ride(one) for one in record.passages]
+    tested = [Span(moment(one.at) - one.seconds, moment(one.at)) for one in record.batches]
+    scale = Scale([*(Span(wait.start, turn.end) for wait, turn in spans), *tested])
+    rides = words.elided(
+        list(zip(record.passages, spans, strict=True)),
+        lambda pair: _ride_row(pair[0], *pair[1], scale),
+        lambda count: _skipped(6, f"{count:,} merges left out; capsule report --json has them all"),
+    )
+    heads = ("mission", "result", axis(scale), "waited", "turn", "with, or why not")
+    caption = (
+        "In the order in which they ended. Hatched: waiting for its turn. Then its turn, in the colour of the result; "
+        "a tall bar was not merged. Times of day are UTC."
+    )
+    shown = _table("times wide", caption, heads, rides, picture=2)
+    batches = _batches(record, tested, scale)
+    return f'<section class="card"><h2>Merge queue: {line(record.branch)}</h2>{shown}{batches}</section>'
+
+
+def _ride(one: Passage) -> tuple[Span, Span]:
+    """Return when it waited, and when it had its turn."""
+    ended = moment(one.ended)
+    turn = max(ended - one.seconds, moment(one.came))
+    return Span(moment(one.came), turn), Span(turn, ended)
+
+
+def _ride_row(one: Passage, wait: Span, turn: Span, scale: Scale) -> str:
+    waited, took = duration(one.waited) if one.waited else "–", duration(one.seconds) if one.seconds else "–"
+    shown = f"{one.mission}: {one.result.value}, waited {duration(one.waited)}, took {duration(one.seconds)}"
+    bars = [Bar(wait, "wait")] if one.waited else []
+    company = ", ".join(one.together) or one.why
+    return (
+        f"<tr><th scope=row><code>{line(one.mission)}</code></th>"
+        f"<td>{_chip(one.result.tone, one.result.sign, one.result.value)}</td>"
+        f'<td class="picture">{drawn(scale, [*bars, Bar(turn, one.result.tone)], shown)}</td>'
+        f'<td class="number" data-label=waited>{escape(waited)}</td>'
+        f'<td class="number" data-label=turn>{escape(took)}</td>'
+        f"<td>{line(company)}</td></tr>"
+    )
+
+
+def _batches(record: MergeRecord, spans: Sequence[Span], scale: Scale) -> str:
+    """Draw what was tested together, the halves of a red batch below it."""
+    if not record.batches:
+        return ""
+
+    def row(pair: tuple[BatchTest, Span]) -> str:
+        batch, span = pair
+        tone, sign = (Tone.GOOD, "✓") if batch.green else (Tone.BAD, "✗")
+        names = ", ".join(batch.missions)
+        below = '<span class="part">↳ </span>' if batch.part else ""
+        return (
+            f'<tr><th scope=row class="full">{below}<code>{line(names)}</code></th>'
+            f"<td>{_chip(tone, sign, words.batch_words(batch))}</td>"
+            f'<td class="picture">{drawn(scale, [Bar(span, tone)], f"{names}: {words.batch_words(batch)}")}</td>'
+            f'<td class="number" data-label=time>{escape(duration(batch.seconds))}</td></tr>'
+        )
+
+    rows = words.elided(
+        list(zip(record.batches, spans, strict=True)),
+        row,
+        lambda count: _skipped(4, f"{count:,} batches left out"),
+    )
+    caption = (
+        "Tested together, in this order. Below a red batch: its first ones, tested again until the red one was found."
+    )
+    return (
+        f"<h3>Batches</h3>{_table('times wide', caption, ('missions', 'tests', axis(scale), 'time'), rows, picture=2)}"
+    )
 
 
 # ---- one mission

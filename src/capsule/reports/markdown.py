@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 
 from capsule.core.briefing import fenced
 from capsule.core.budget import duration
 from capsule.core.event import cut
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
+from capsule.core.merges import Passage
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.core.status import MissionStatus
 from capsule.core.text import count
+from capsule.core.train import BatchTest
 from capsule.reports import words
 from capsule.reports.style import folded, printable, shortened
 from capsule.reports.table import width_of
@@ -26,6 +29,8 @@ _WHOLE = sys.maxsize
 _MOST_FILES = 30
 _MOST_NOTES = 50
 _MOST_MISSIONS = 60
+_PICTURE = 20
+"""So many characters wide is the longest way through a merge queue."""
 
 
 def plain(text: str, longest: int = _LONGEST_LINE) -> str:
@@ -64,6 +69,7 @@ def _blocks(report: Report) -> Iterator[str]:
         return
     if len(report.missions) == 1 and not run:
         yield from _mission(report.missions[0], 2)
+        yield from _merges(report)
         return
     yield _list(
         f"{plain(run.name)}: began {words.when(run.began)} UTC; {plain(words.run_sentence(run))}" if run else "",
@@ -82,6 +88,7 @@ def _blocks(report: Report) -> Iterator[str]:
         for each in report.missions
     ]
     yield _table(("mission", "title", "status", "sent back", "time", "change", "cost"), rows)
+    yield from _merges(report)
     if len(report.missions) > _MOST_MISSIONS:
         yield f"The newest {_MOST_MISSIONS} missions follow in full. The others: `capsule report ID`"
     for each in report.missions[-_MOST_MISSIONS:]:
@@ -127,6 +134,46 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     for part in summary.parts:
         yield f"{heading} {plain(part.mission)}: {plain(part.title)}"
         yield from _mission(part, min(level + 1, 6))
+
+
+def _merges(report: Report) -> Iterator[str]:
+    """Tell of each merge queue who waited, who was tested and merged together, and what was halved."""
+    for record in report.merges:
+        yield f"## Merge queue: {plain(record.branch)}"
+        yield "In the order in which they ended; ░ waiting for its turn, █ its turn."
+        yield _rides(record.passages)
+        if record.batches:
+            yield "Tested together, in this order; below a red batch its first ones, tested again:"
+            yield "\n".join(words.elided(record.batches, _batch, lambda count: f"- ⋯ {count:,} batches left out"))
+
+
+def _rides(passages: Sequence[Passage]) -> str:
+    longest = max((one.waited + one.seconds for one in passages), default=0.0)
+    rows = words.elided(
+        passages, lambda one: _ride(one, longest), lambda count: (f"⋯ {count:,} merges left out", *[""] * 6)
+    )
+    return _table(("mission", "came", "", "waited", "turn", "result", "with, or why not"), rows)
+
+
+def _ride(one: Passage, longest: float) -> tuple[str, ...]:
+    cells = _PICTURE / longest if longest else 0.0
+    waited, turn = ceil(one.waited * cells), ceil(one.seconds * cells)
+    return (
+        plain(one.mission),
+        words.when(one.came),
+        "░" * min(waited, _PICTURE) + "█" * min(turn, max(1, _PICTURE - waited)),
+        duration(one.waited) if one.waited else "–",
+        duration(one.seconds) if one.seconds else "–",
+        f"{one.result.sign} {one.result.value}",
+        plain(", ".join(one.together) or one.why),
+    )
+
+
+def _batch(batch: BatchTest) -> str:
+    indent, sign = "  " if batch.part else "", "✓" if batch.green else "✗"
+    return (
+        f"{indent}- {sign} {plain(', '.join(batch.missions))}: {words.batch_words(batch)} ({duration(batch.seconds)})"
+    )
 
 
 def _figures(figures: Iterable[words.Figure]) -> list[str]:

@@ -33,7 +33,7 @@ from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, Tone, count_statuses
 from capsule.core.text import count
-from capsule.core.train import Car, MergeSummary
+from capsule.core.train import BatchTest, Car, MergeSummary
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 Row = TypeVar("Row")
@@ -372,6 +372,13 @@ def passage_words(passage: Passage) -> str:
     waited = f"waited {duration(passage.waited)}" if passage.waited else ""
     took = f"took {duration(passage.seconds)}" if passage.seconds else ""
     return ", ".join(filter(None, (together, waited, took)))
+
+
+def batch_words(batch: BatchTest) -> str:
+    """`green, merged as f00c0ffee012`, `red, halved`."""
+    if batch.green:
+        return f"green, merged as {batch.commit[:12]}" if batch.commit else "green"
+    return "red, halved" if batch.bisected else "red"
 
 
 def change_words(diff: Diff) -> str:
