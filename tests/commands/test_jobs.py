@@ -342,6 +342,7 @@ def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
     with shelf.working("--jobs", "3") as run:
         assert eventually(lambda: len(shelf.spawned()) == 3)
         assert "\n▶ queue 0/4 · 3 running\n" in shelf.capsule("status").out
+        assert "\n  0/4 · 3 running\n" in shelf.capsule("dashboard", "--plain", "--once").out
         os.kill(run.pid, signal.SIGINT)
         assert run.wait(5 * LONG) == 130, shelf.said.read_text()
     assert not any(map(shelf.is_running, NAMES))

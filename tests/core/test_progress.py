@@ -75,6 +75,7 @@ def test_nothing_is_foretold_where_nothing_is_known() -> None:
         ([Usage(usd=1, tokens_in=5)], Allowance(tokens=5000), "$1.00, 5 of 5,000 tokens"),
         ([Usage(seconds=30)], Allowance(seconds=60), "30 s of 1 min 0 s"),
         ([None], Allowance(), "cost unknown"),
+        ([None], Allowance(usd=10), "an unknown part of $10"),
     ],
 )
 def test_cost_in_short(usages: list[Usage | None], allowed: Allowance, words: str) -> None:

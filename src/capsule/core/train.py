@@ -111,7 +111,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def cars(self, line: Sequence[str], batch: int, gates: int) -> tuple[Car, ...]:
-        """Return who is tested together now, of those in line, the one that has the turn first."""
+        """Return who is tested together now, of those in line; not the one that has the turn, where it is alone."""
         first = self.stacked.get(line[0]) if line else None
         if first is None or batch * gates == 1:
             return ()
@@ -119,9 +119,8 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         for event in self.batches:
             queue.apply(event)
         found = cars(queue.chain(line, first.under), min(queue.car, batch))[:gates]
-        return tuple(
-            Car(missions=tuple(one.mission for one in car), green=car[-1].tree in queue.green) for car in found
-        )
+        shown = [Car(missions=tuple(one.mission for one in car), green=car[-1].tree in queue.green) for car in found]
+        return tuple(car for car in shown if car.missions != (line[0],))
 
     @property
     def tested(self) -> tuple[BatchTest, ...]:

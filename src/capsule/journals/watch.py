@@ -122,6 +122,8 @@ class Watch:
         history = self._histories[name]
         if name in self._held:
             pid = self._held[name]
+            if isinstance(history, RunSummary):  # only missions have a folder
+                return history.summary(Presence(pid, started_by=self._started_by[pid]), now)
             tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
             presence = tail.look(pid, self._started_by[pid])
             if self._places.get(name) is not None:

@@ -159,14 +159,14 @@ def _ride_row(one: Passage, wait: Span, turn: Span, scale: Scale) -> str:
     waited, took = duration(one.waited) if one.waited else "–", duration(one.seconds) if one.seconds else "–"
     shown = f"{one.mission}: {one.result.value}, waited {duration(one.waited)}, took {duration(one.seconds)}"
     bars = [Bar(wait, "wait")] if one.waited else []
-    company = ", ".join(one.together) or one.why
+    company, label = (", ".join(one.together), " data-label=with") if one.together else (one.why, "")
     return (
         f"<tr><th scope=row><code>{line(one.mission)}</code></th>"
         f"<td>{_chip(one.result.tone, one.result.sign, one.result.value)}</td>"
         f'<td class="picture">{drawn(scale, [*bars, Bar(turn, one.result.tone)], shown)}</td>'
         f'<td class="number" data-label=waited>{escape(waited)}</td>'
         f'<td class="number" data-label=turn>{escape(took)}</td>'
-        f"<td>{line(company)}</td></tr>"
+        f"<td{label}>{line(company)}</td></tr>"
     )
 
 

@@ -334,7 +334,8 @@ def spent_of(spent: Spending, allowed: Allowance) -> str:
     parts = []
     if spent.priced or allowed.usd is not None:
         limit = "" if allowed.usd is None else f" of ${allowed.usd:,.2f}".removesuffix(".00")
-        parts.append(f"{_at_least(spent, spent.priced)}${spent.usd:,.2f}{limit}")
+        known = f"{_at_least(spent, spent.priced)}${spent.usd:,.2f}"
+        parts.append(f"{known if spent.priced else 'an unknown part'}{limit}")
     if allowed.tokens is not None or (spent.counted and not parts):
         limit = "" if allowed.tokens is None else f" of {allowed.tokens:,}"
         parts.append(f"{_at_least(spent, spent.counted)}{spent.tokens:,}{limit} tokens")
