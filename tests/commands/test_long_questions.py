@@ -8,7 +8,7 @@ from .backlog_project import BacklogProject
 from .backlog_script import turn
 
 LONG = " ".join(f"word{number}" for number in range(1, 901))
-SCREENS = ("status", "explain WRK-001", "report", "show WRK-001", "dashboard --plain --once")
+SCREENS = ("status", "explain WRK-001", "report", "report --html -", "show WRK-001", "dashboard --plain --once")
 ASKED = f"Which shop? {LONG} That is all."
 
 

@@ -33,6 +33,8 @@ MOST_SECTIONS = 60
 """Of a long list of missions, so many of the newest are told in full."""
 LONGEST_LINE = 600
 LONGEST_BLOCK = 4000
+LONGEST_QUESTION = 20_000
+"""What a person must answer is told whole: it is bounded where it is recorded."""
 _MOST_FILES = 30
 _MOST_NOTES = 50
 
@@ -230,7 +232,7 @@ def _told(summary: MissionSummary) -> str:
     again = summary.starts - 1
     starts = f" · started over {count(again, 'time')}; only the last start is told" if again > 0 else ""
     pieces = (
-        f"<p>{line(summary.sentence, LONGEST_BLOCK)}</p>",
+        f"<p>{line(summary.sentence, LONGEST_QUESTION)}</p>",
         f"<p>next: <code>{line(summary.next)}</code></p>" if summary.halted else "",
         f'<p class="soft small">workflow {line(summary.workflow)} · base <code>{line(summary.base[:12])}</code> · '
         f"into {line(summary.into)} · {escape(words.period(summary))}{starts}</p>",
