@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from capsule.core.event import Batched, HandedIn, Served, Stacked
+from capsule.core.event import Batched, Event, HandedIn, Served, Stacked
 from capsule.core.merge_queue import MergeQueue, cars, merge_queue, merge_stream
+
+
+def queue_after(events: Sequence[Event]) -> MergeQueue:
+    return merge_queue(lambda _, known: [*enumerate(events, 1)][known:], "main").now()
 
 
 def handed_in(mission: str, epoch: int = 1) -> HandedIn:
@@ -17,12 +23,12 @@ def served(mission: str, seconds: float = 60) -> Served:
 
 
 def test_first_come_first_served() -> None:
-    queue = merge_queue([handed_in("a"), handed_in("b"), handed_in("c"), served("a")])
+    queue = queue_after([handed_in("a"), handed_in("b"), handed_in("c"), served("a")])
     assert list(queue.waiting) == ["b", "c"]
 
 
 def test_one_that_comes_again_goes_to_the_end() -> None:
-    queue = merge_queue([handed_in("a"), handed_in("b"), handed_in("a", epoch=2)])
+    queue = queue_after([handed_in("a"), handed_in("b"), handed_in("a", epoch=2)])
     assert list(queue.waiting) == ["b", "a"]
     assert queue.waiting["a"].epoch == 2
 
@@ -32,7 +38,7 @@ def test_one_that_comes_again_goes_to_the_end() -> None:
     [(0, "1st, about 21 s"), (1, "2nd, about 41 s"), (2, "3rd, about 2 min"), (10, "11th, about 4 min")],
 )
 def test_a_place_is_said_with_the_time_that_others_took(ahead: int, words: str) -> None:
-    assert merge_queue([served("x", 20), served("y", 21)]).foretold(ahead) == words
+    assert queue_after([served("x", 20), served("y", 21)]).foretold(ahead) == words
     assert MergeQueue().foretold(20) == "21st"
 
 
@@ -51,7 +57,7 @@ C = stacked("c", "main+a+b", B.commit)
 
 
 def chain(*events: Stacked, tree: str = "main") -> list[str]:
-    return [one.mission for one in merge_queue(events).chain("abcd", tree)]
+    return [one.mission for one in queue_after(events).chain("abcd", tree)]
 
 
 def test_merges_that_are_built_upon_each_other_are_a_chain() -> None:
@@ -81,5 +87,5 @@ def test_a_car_doubles_while_it_is_green_and_is_one_after_red() -> None:
         return Batched(at="", missions=("a",), tree="t", green=green, commit=commit)
 
     green, tried, red = batched(green=True, commit="c"), batched(green=True), batched(green=False)
-    assert [merge_queue(events).car for events in ([], [green], [green, green], [tried])] == [1, 2, 4, 1]
-    assert merge_queue([green, green, red]).car == 1
+    assert [queue_after(events).car for events in ([], [green], [green, green], [tried])] == [1, 2, 4, 1]
+    assert queue_after([green, green, red]).car == 1

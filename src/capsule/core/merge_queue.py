@@ -14,6 +14,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
+from capsule.core.folding import Folded, ReadEvents
 
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
@@ -95,8 +96,11 @@ def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
     return found
 
 
-def merge_queue(events: Iterable[Event]) -> MergeQueue:
-    queue = MergeQueue()
-    for event in events:
-        queue.apply(event)
+def merge_queue(events: ReadEvents, branch: str) -> Folded[MergeQueue]:
+    """Read the merge queue of a branch again and again."""
+    return Folded(events, merge_stream(branch), MergeQueue(), _after)
+
+
+def _after(queue: MergeQueue, event: Event) -> MergeQueue:
+    queue.apply(event)
     return queue

@@ -19,7 +19,8 @@ from msgspec import Struct
 from capsule.adapters import Candidate
 from capsule.core.errors import Interrupted, LockHeld
 from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked
-from capsule.core.merge_queue import MergeQueue, cars, merge_queue, merge_stream
+from capsule.core.folding import Folded
+from capsule.core.merge_queue import MergeQueue, cars, merge_queue
 from capsule.engine.job import Job, note
 from capsule.services import Services
 
@@ -49,12 +50,13 @@ class Turn(Struct, frozen=True):
     """The turn of a mission to merge, or what came of it where another one merged it too."""
 
     job: Job
-    stream: str
+    queue: Folded[MergeQueue]
     served: bool = False
     """It was merged together with one that was before it in the line."""
 
-    def read_queue(self) -> MergeQueue:
-        return merge_queue(event for _, event in self.job.services.journal.events(self.stream))
+    @property
+    def stream(self) -> str:
+        return self.queue.stream
 
     def note(self, event: Event) -> None:
         self.job.services.journal.note(self.stream, event)
@@ -71,7 +73,7 @@ class Turn(Struct, frozen=True):
 
     def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
         """Return the merges that may be tested together with this one, which is the first of them."""
-        limits, queue = self.job.services.limits, self.read_queue()
+        limits, queue = self.job.services.limits, self.queue.now()
         under = work.tree(candidate.onto)
         chain = [*queue.chain(self.line(queue), under)]
         if not chain or (chain[0].mission, chain[0].tree) != (self.job.mission, candidate.tree):
@@ -97,8 +99,8 @@ def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
 @contextmanager
 def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
     """Hold the merge queue of the mission's branch for the block, once it is its turn."""
-    services, stream = job.services, merge_stream(job.state.into)
-    turn, limits = Turn(job, stream), services.limits
+    services, limits = job.services, job.services.limits
+    turn = Turn(job, merge_queue(services.journal.events, job.state.into))
     with ExitStack() as held:
         in_line = limits.stacks_merges or not _taken_at_once(held, turn)
         if in_line:
@@ -114,7 +116,7 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
 
 
 def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
-    return not turn.line(turn.read_queue()) and _claimed(held, turn.stream, turn.job.services)
+    return not turn.line(turn.queue.now()) and _claimed(held, turn.stream, turn.job.services)
 
 
 def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
@@ -126,7 +128,7 @@ def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
 
 def _hand_in(turn: Turn) -> None:
     job, services = turn.job, turn.job.services
-    now, line, journal = services.clock.now(), turn.line(turn.read_queue()), services.journal
+    now, line, journal = services.clock.now(), turn.line(turn.queue.now()), services.journal
     merging = journal.holder(turn.stream)
     # whoever merges now is in the line, unless it found nobody waiting
     unlisted = merging is not None and merging not in [journal.holder(name) for name in line]
@@ -149,11 +151,11 @@ class _Waiting:
         job, services, version = self._job, self._job.services, -1
         while True:
             if (now := services.journal.version()) != version:
-                version, queue = now, self._turn.read_queue()
+                version, queue = now, self._turn.queue.now()
             line = self._turn.line(queue)
             ahead = line.index(job.mission) if job.mission in line else 0
             if job.mission not in queue.waiting:  # only who merges it along takes it out of the line
-                return Turn(job, self._turn.stream, served=True)
+                return Turn(job, self._turn.queue, served=True)
             if not ahead and _claimed(held, self._turn.stream, services):
                 return self._turn
             if self._get_ready(queue, line, ahead):

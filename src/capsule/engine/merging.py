@@ -166,7 +166,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
     proposed = [event for event in this_time if isinstance(event, Proposed) and work.trunk.holds(event.commit)]
     if not proposed:
         return None
-    batch = turn.read_queue().batches.get(job.mission) if turn else None
+    batch = turn.queue.now().batches.get(job.mission) if turn else None
     own = next((one for one in proposed if not batch or one.commit != batch.commit), proposed[0])
     candidate = Candidate(own.commit, own.tree, own.onto)
     if batch is None or not work.trunk.holds(batch.commit):
@@ -197,7 +197,7 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
             return _report_red(job, work, candidate)
         if work.has_run and (objection := _changed_under_us(job)):  # tests take their time
             return Report(parked(objection))
-        waiting = turn.line(turn.read_queue()) if turn and car[1:] else ()
+        waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
         if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
             continue  # one was stopped or withdrawn while the car was tested: it is built without that one
         try:
@@ -234,7 +234,7 @@ def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[S
     """Return as many of the car as are green together, the mission's own merge first; none where that is red."""
     car = turn.car(candidate, work)
     car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
-    known = turn.read_queue().green
+    known = turn.queue.now().green
     green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
     if not green:
         green = _halved(work, turn, candidate, car)
