@@ -81,6 +81,27 @@ for again in range(4):
 
 @pytest.mark.slow
 @pytest.mark.promise("durability.many-processes")
+def test_a_journal_may_be_made_and_read_at_the_very_same_moment(at_once: AtOnce) -> None:
+    """Every twentieth of a second all open a new one, some of them to read: sqlite alone says that it is locked."""
+    at_once(
+        6,
+        """
+from capsule.journals.sqlite import SqliteJournal
+for again in range(60):
+    time.sleep(0.05 - time.time() % 0.05)
+    journal = SqliteJournal(folder / f"capsule-{time.time() // 0.05}", read_only=number % 3 == 2)
+    if number % 3 == 2:
+        journal.epochs()
+    else:
+        with journal.claim(f"x-{number}"):
+            pass
+    journal.close()
+""",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.promise("durability.many-processes")
 def test_forty_processes_write_to_a_journal_that_none_has_made_yet(a_repo: Repo, at_once: AtOnce) -> None:
     at_once(
         40,

@@ -9,6 +9,7 @@ sqlite3 ever opens the file.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from capsule.system.lock import FileLock, holder
 
 _BUSY_SECONDS = 60
 """How long a write waits for those of others: of fifty missions that start at the same time, for example."""
+_LOOK_AGAIN = 0.01
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
     stream TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT, data BLOB NOT NULL,
@@ -164,13 +166,18 @@ class SqliteJournal(Journal):
             raise _unreadable(self._file, fault) from None
 
     def _db(self) -> sqlite3.Connection:
-        if self._connection is None:
+        give_up = time.monotonic() + _BUSY_SECONDS
+        while self._connection is None:
             try:
                 self._connection = self._connect()
                 self._make_ready(self._connection)
             except (sqlite3.DatabaseError, OSError) as fault:
                 self.close()
-                raise _unreadable(self._file, fault) from None
+                # sqlite does not wait by itself for whoever turns WAL on at the same moment
+                busy = getattr(fault, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > give_up:
+                    raise _unreadable(self._file, fault) from None
+                time.sleep(_LOOK_AGAIN)
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
