@@ -65,6 +65,8 @@ class Catalog:
 
     def __init__(self, read: Read = lambda _: None, listing: Callable[[], Iterable[str]] = tuple) -> None:
         self._read, self._listing = read, listing
+        self._parsed: dict[tuple[str, bytes], Workflow] = {}
+        """Workflows by name and content: many items have the same."""
 
     @classmethod
     def on_disk(cls, root: Path) -> Catalog:
@@ -83,6 +85,12 @@ class Catalog:
     def workflow(self, name: str) -> Workflow:
         """Return a workflow, parsed and checked: everything it names exists."""
         where = self._find("workflow", name)
+        key = name, self._content(where)
+        if key not in self._parsed:
+            self._parsed[key] = self._parse(name, where)
+        return self._parsed[key]
+
+    def _parse(self, name: str, where: str) -> Workflow:
         data = parse_yaml(self._content(where), where)
         if isinstance(data, dict) and "publish" in data:  # a file's word for what is stored as `workspace`
             how = data.pop("publish")

@@ -222,6 +222,8 @@ def test_the_breaker_reads_what_many_processes_wrote_in_the_order_of_the_journal
     for run in runs:
         with journal.claim(run):
             journal.note(run, RunStarted(at=AT, cap=99, jobs=6))
+            for number in range(6):
+                journal.note(run, Spawned(at=AT, mission=f"x-{number}", key="code#1"))
     at_once(
         6,
         """

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from capsule.adapters import ClaimedState
 from capsule.app import mission_processes
 from capsule.app.mission_processes import RUNNER
 from capsule.cli import main
-from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
+from capsule.core.event import Event, Observed, Recorded, Salvaged, Spawned, StepBegun, StepEnded, Taken, kind
 from capsule.services import Services
 from capsule.system import process
 
@@ -149,8 +149,7 @@ def _watch_events(journal: Any, passage: Passage) -> None:
     write = journal.note
 
     def note(stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
-        earlier = sum(kind(known) == kind(event) for _, known in journal.events(stream))
-        with passage.around(event_name(stream, event, earlier)):
+        with passage.around(event_name(stream, event, [known for _, known in journal.events(stream)])):
             write(stream, event, beside)
         if isinstance(event, StepBegun):
             passage.begins(f"{stream}/{event.key}")
@@ -158,11 +157,18 @@ def _watch_events(journal: Any, passage: Passage) -> None:
     journal.note = note
 
 
-def event_name(stream: str, event: Event, earlier: int) -> str:
-    """What an event is called: by its step, by its reason, or, of what is seen once, by how many were seen before."""
+def event_name(stream: str, event: Event, earlier: Sequence[Event]) -> str:
+    """What an event is called: by its step, its reason, the agents of its mission, or how many were seen before it."""
     if isinstance(event, StepBegun | StepEnded | Recorded):
         return f"{kind(event)} {stream}/{event.key}"
-    about = event.why if isinstance(event, Salvaged) else str(earlier + 1) if isinstance(event, Observed) else ""
+    about = ""
+    if isinstance(event, Salvaged):
+        about = event.why
+    elif isinstance(event, Observed):
+        about = str(sum(kind(known) == kind(event) for known in earlier) + 1)
+    elif isinstance(event, Taken):  # one that was killed is taken again, and has no more agents for it
+        agents = {known.key for known in earlier if isinstance(known, Spawned) and known.mission == event.mission}
+        about = f"{event.mission} {len(agents)}"
     return f"{kind(event)} {stream} {about}".rstrip()
 
 

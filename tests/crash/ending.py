@@ -97,10 +97,7 @@ def events_of(project: Project, item: str = ITEM) -> list[Event]:
 
 def names_of(stream: str, events: Sequence[Event]) -> list[str]:
     """What each event's point is called, worked out from the journal alone."""
-    return [
-        event_name(stream, event, sum(kind(known) == kind(event) for known in events[:position]))
-        for position, event in enumerate(events)
-    ]
+    return [event_name(stream, event, events[:position]) for position, event in enumerate(events)]
 
 
 def check_nothing_lost(project: Project, merged: str) -> None:

@@ -30,7 +30,7 @@ from .points import ALL, is_event
 
 EVENTS = {
     *("run_started", "run_ended", "mission_started", "step_begun", "step_ended"),
-    *("recorded", "observed", "salvaged", "warned"),
+    *("recorded", "observed", "salvaged", "warned", "taken"),
 }
 BESIDE = {"spawned", "agent_ended"}
 """Events of the run, written in the transaction of a mission's own event."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -16,8 +17,8 @@ from capsule.catalog import Catalog
 from capsule.core.budget import cost_so_far
 from capsule.core.campaign import to_do
 from capsule.core.item import Item, with_values
-from capsule.core.ledger import AT_THE_DOOR, at_the_door
-from capsule.core.schedule import QueuePosition, choose, in_order
+from capsule.core.ledger import asked_at_the_door
+from capsule.core.schedule import QueuePosition, choose, in_order, within_reach
 from capsule.core.state import MissionState, Step, agent_for
 from capsule.core.text import count
 from capsule.core.workflow import Workflow
@@ -49,9 +50,8 @@ def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
         refuse_container(tracker.item(item_id))
     items = tracker.everything()
     states = states_of(project, [item.id for item in items])
-    asked = _asked(project, request, items)
-    first = request.triage_first or None
-    would_run = _without(asked, partial(queued, project, states, resumed=only, triage_first=first))
+    first, asked = request.triage_first or None, dict[str, str]()
+    would_run = _as_asked(project, asked, partial(queued, project, states, resumed=only, triage_first=first))
     places = would_run(items)
     for place in places:
         if not only or place.item.id in only:
@@ -60,8 +60,9 @@ def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
     if item is None:
         yield _nothing(places, asked, only)
         return
-    taken = in_order(items, only or {item.id for item in items}, would_run, _MOST_SHOWN)
-    yield _in_all(project, request, [place.item for place in taken if place.actionable], states)
+    reach = within_reach(places, (), only or None)
+    taken = islice((place.item for place in places if place.item.id in reach), _MOST_SHOWN)
+    yield _in_all(project, request, [*taken], states)
     yield ""
     yield from _mission(plan_mission(project, item.id, request), request.model)
 
@@ -71,8 +72,8 @@ def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) 
     items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     wanted = {item.id for item in to_do(plan.members)}
-    asked = _asked(project, request, items)
-    would_run = _without(asked, partial(queued, project, states, resumed=under_way_in(states)))
+    asked = dict[str, str]()
+    would_run = _as_asked(project, asked, partial(queued, project, states, resumed=under_way_in(states)))
     found = in_order(items, wanted, would_run, _MOST_SHOWN)
     for number, place in enumerate(found, 1):
         word = f"{number}. would run" if place.actionable else _not_now(place, asked)
@@ -91,30 +92,22 @@ def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) 
 # ---- what a person is asked instead of an agent
 
 
-def _asked(project: Project, request: RunRequest, items: Sequence[Item]) -> dict[str, str]:
-    """Return the items that would be blocked before an agent is started for them, each with the reason."""
-    words, guardrails, found = _words(project), guardrails_of(project.settings), {}
-    for item in items:
-        if item.status in AT_THE_DOOR or item.unmet:
-            workflow = choose_workflow(project, item, words, request.workflow)
-            after = with_values(item, at_the_door(item, workflow, guardrails))
-            if after.blocked and not item.blocked:
-                found[item.id] = after.blocked.reason
-    return found
+def _as_asked(project: Project, asked: dict[str, str], queued: Queued) -> Queued:
+    """Return the queue as it is for agents: what would be blocked before one is started says what is asked.
 
+    Each such item is put into `asked`, with the reason.
+    """
+    guardrails = guardrails_of(project.settings)
 
-def _without(asked: Mapping[str, str], queued: Queued) -> Queued:
-    """Return the queue as it is for agents: what a person is asked about is not worked on, and says what is asked."""
+    def for_agents(place: QueuePosition) -> QueuePosition:
+        values = asked_at_the_door(place.item, guardrails) if place.actionable else {}
+        question = with_values(place.item, values).blocked if values else None
+        if question is None:
+            return place
+        asked[place.item.id] = question.reason
+        return replace(place, actionable=False, why=question.reason)
 
-    def places(items: Sequence[Item]) -> list[QueuePosition]:
-        return [
-            replace(place, actionable=False, why=asked[place.item.id])
-            if place.actionable and place.item.id in asked
-            else place
-            for place in queued(items)
-        ]
-
-    return places
+    return lambda items: [*map(for_agents, queued(items))]
 
 
 def _not_now(place: QueuePosition, asked: Mapping[str, str]) -> str:

@@ -182,14 +182,15 @@ def promotion(workflow: Workflow) -> dict[str, Value]:
 
 def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
     """Return what becomes of an item before it enters its workflow: blocked for a human, made ready, or nothing."""
+    return asked_at_the_door(item, guardrails) or (promotion(workflow) if item.status is Status.SCOPED else {})
+
+
+def asked_at_the_door(item: Item, guardrails: Guardrails) -> dict[str, Value]:
+    """Block an item that a human has to decide on before it enters its workflow; nothing for any other."""
     if item.unmet and item.status in (*EARLY, *AT_THE_DOOR):
         return blocked(item, f"it depends on what was closed: {'; '.join(item.unmet)}", DECISION)
-    if item.status not in AT_THE_DOOR:
-        return {}
-    reasons = objections(item, guardrails)
-    if reasons:
-        return vetoed(item, "; ".join(reasons))
-    return promotion(workflow) if item.status is Status.SCOPED else {}
+    reasons = objections(item, guardrails) if item.status in AT_THE_DOOR else ()
+    return vetoed(item, "; ".join(reasons)) if reasons else {}
 
 
 def vetoed(item: Item, reason: str) -> dict[str, Value]:

@@ -434,18 +434,21 @@ class _Run(Struct):
         leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
         lease = RunLease(self.plan.stream, leaves_at, outlives_queue=self._run.jobs > 1)
         self.under_way[item.id] = _Started(item, known)
+        here = None
         try:
             order, services = self.jobs.order(item)
             if item.status is Status.DONE or not services.runners:  # the first needs no agent
                 here = InProcessRunners(services)
                 here.start(order, lease)
-                self.finish(*here.wait())
             else:
                 # Before it starts: whoever comes after a crash has to find it, also where it has no agent yet.
                 self.services.journal.note(self.plan.stream, Taken(at=self.services.clock.now(), mission=item.id))
                 services.runners.start(order, lease)
         except CapsuleError as error:
             self.finish(item.id, error)
+            return
+        if here:
+            self.finish(*here.wait())
 
     def finish(self, mission: str, error: CapsuleError | None) -> None:
         """Write up how far it came: to its archive, to a halt, to the cap, or back into the queue."""
