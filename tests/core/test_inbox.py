@@ -70,6 +70,13 @@ def test_a_veto_asks_for_a_decision() -> None:
     assert question.answers[0].text == "optional"
 
 
+def test_an_agent_that_asks_for_a_decision_can_be_told_it_in_words() -> None:
+    made: dict[str, Any] = {"reason": "blue or red?", "block_type": DECISION, "summary": "blue or red?"}
+    question = only(prepared().step(verdict=Verdict.BLOCKED, move=Move.PARK, **made))
+    assert question.kind is QuestionKind.DECISION
+    assert [each.verb for each in question.answers] == ["answer", "approve", "close"]
+
+
 def test_a_review_in_circles_asks_with_both_sides() -> None:
     made: dict[str, Any] = {
         "reason": "R1 was asked for 3 times: “name it”",

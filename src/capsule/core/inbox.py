@@ -213,7 +213,7 @@ def _weight(piece: Evidence) -> int:
 def _done(view: MissionSummary, whose: str = "") -> Iterator[str]:
     for line in view.lines:
         attempt, phase = line.attempt, view.state.workflow.phase(line.phase)
-        if attempt.ended and phase.doer != "do":
+        if attempt.ended and attempt.verdict != Verdict.SKIPPED and phase.doer != "do":
             made = sum(each.phase == line.phase and not each.repeated for each in view.attempts)
             tries = max(made, view.state.tries.get(line.phase, 0))
             often = f" ({count(tries, 'attempt')})" if tries > 1 else ""
@@ -260,7 +260,10 @@ def _of_items(board: Board, items: Mapping[str, Item]) -> Iterator[Question]:
 def _answers(view: MissionSummary, at_fault: MissionSummary, kind: QuestionKind) -> Iterator[Answer]:
     """Yield the ways to answer, the one that helps most first."""
     item, halt, attempt = view.mission, at_fault.state.halt, _last_of(at_fault)
+    made = attempt.decision if attempt else None
     if kind is QuestionKind.DECISION:
+        if made and made.verdict is Verdict.BLOCKED and not made.vetoed:  # an agent asks: words may be the decision
+            yield answering(item)
         yield approving(item)
     if kind is QuestionKind.CONFLICT and ";" not in view.next:
         yield _running(view.next)
@@ -272,7 +275,6 @@ def _answers(view: MissionSummary, at_fault: MissionSummary, kind: QuestionKind)
         yield trying_again(item)
     if halt and halt.accept and not halt.mend:
         yield accepting(item, halt.accept)
-    made = attempt.decision if attempt else None
     if kind is QuestionKind.QUESTION and made and made.verdict is Verdict.PASS:  # it found nothing left to do
         yield Answer("complete", "It is done", ("complete", item))
     yield closing(item)
