@@ -53,7 +53,7 @@ def failed(fault: Exception, words: list[str]) -> int:
 def _run(name: str, words: list[str]) -> int:
     if name not in VERBS and name not in INTERNAL:
         name, words = _meant(name, words)
-    lasts = name in _LASTING or name in INTERNAL
+    lasts = name in _LASTING or name == "_runner"
     gc.set_threshold(100_000 if lasts else 1_000_000)  # most commands end before there is any garbage
     atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
     _load_msgspec()

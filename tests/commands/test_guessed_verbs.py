@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +119,33 @@ def test_a_list_says_how_many_match_and_can_name_what_is_done(a_long_backlog: Ba
 
 def test_an_empty_backlog_says_how_to_add(a_backlog: BacklogProject) -> None:
     assert "capsule add" in a_backlog.say("list").out
+
+
+# ---- completion
+
+
+@pytest.mark.promise("commands.completion")
+def test_a_shell_completes_verbs_and_ids(a_long_backlog: BacklogProject, tmp_path: Path) -> None:
+    """With the real bash, where there is one."""
+    script = tmp_path / "completion.bash"
+    script.write_text(a_long_backlog.say("completion", "bash").out)
+    (tmp_path / "capsule").write_text(f'#!/bin/sh\nexec {sys.executable} -m capsule "$@"\n')
+    (tmp_path / "capsule").chmod(0o755)
+
+    def completed(*words: str) -> list[str]:
+        typed = " ".join(map(shlex.quote, words))
+        asks = f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_capsule"
+        env = a_long_backlog.environment() | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        said = f'{asks}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", said], cwd=a_long_backlog.path, env=env, capture_output=True, check=False)
+        return done.stdout.decode().split()
+
+    assert completed("capsule", "que") == ["questions"]
+    assert completed("capsule", "answer", "WRK") == ["WRK-001", "WRK-002", "WRK-003"]
+    assert completed("capsule", "close", "WRK-001", "WRK-00") == ["WRK-001", "WRK-002", "WRK-003"]
+    assert completed("capsule", "depend", "--on", "WRK-002") == ["WRK-002"]
+
+
+def test_ids_are_for_shells_and_say_nothing_where_there_is_no_project(tmp_path: Path, a_project: Project) -> None:
+    assert a_project.say("_ids") == (0, f"{ITEM}\n", "")
+    assert a_project.say("_ids", cwd=tmp_path) == (1, "", "")
