@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Items": {
         "init": Verb("init", "create a backlog in this project"),
         "add": Verb("add", "add an item to the tracker: a backlog, or beads"),
+        "import": Verb("import_items", "add many items: a Markdown list, CSV, or the JSON of `gh issue list`"),
         "status": Verb("status", "list open items, what they wait for, and missions under way"),
         "questions": Verb("questions", "list what needs you, whole, with the commands that answer"),
         "answer": Verb("answer", "answer what needs you: a question, a decision, a refuted claim"),
