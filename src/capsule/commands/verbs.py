@@ -44,6 +44,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "edit": Verb("edit", "change title, description, levels, tags, priority or parent of items"),
         "depend": Verb("depend", "have items wait for others, or not any more"),
         "hold": Verb("hold", "put items on hold, with the reason"),
+        "reopen": Verb("reopen", "take items up again that are done, closed or have failed"),
+        "undo": Verb("undo", "take back the last verb that changed the backlog"),
         "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
         "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),
