@@ -557,13 +557,14 @@ class GitWorktree:
         self._point_at(chosen, entry)
         return chosen, standing.newest
 
-    def _deliverable(self, everything: str) -> str:
-        """Return everything that is there, with artefacts and what is not ours as on the base."""
-        git, key = self._git, (self._base(), everything)
+    def _deliverable(self, everything: str, base: str = "") -> str:
+        """Return everything that is there, with artefacts and what is not ours as on the base, or on another one."""
+        git, base = self._git, base or self._base()
+        key = (base, everything)
         if key not in self._delivered:
-            differing = git.differences(everything, git.tree_in(self._base()))
+            differing = git.differences(everything, git.tree_in(base))
             tree = with_changes(git, everything, [d for d in differing if self._not_ours(shown(d.path))])
-            self._delivered[key] = graft(git, tree, self._base(), self._artefacts)
+            self._delivered[key] = graft(git, tree, base, self._artefacts)
         return self._delivered[key]
 
     # Keeping what would be lost

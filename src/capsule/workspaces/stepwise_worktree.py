@@ -207,8 +207,13 @@ class StepwiseWorktree(GitWorktree):
     # Keeping a step's work, or not
 
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
-        """Return the work, for the commit that holds the tracker's state."""
-        return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
+        """Return the work, for the commit that holds the tracker's state.
+
+        It is told against the commit that it was made on: the place may be on a newer one by now, where others have
+        changed papers of their own.
+        """
+        commit, head, tree = checkpoint.commit, checkpoint.head, checkpoint.tree
+        return Checkpoint(commit, head, tree if commit == head else self._deliverable(self._git.tree_in(commit), head))
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
         self._judged, self._at_checkpoint, self.trees.began = "", "", {}
