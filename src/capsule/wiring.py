@@ -162,7 +162,7 @@ def open_services(
     exported = {"CAPSULE_REPOSITORY": str(project.git.common_dir)}
     with (
         closing(Neighbours(own_cache(project.env))) as neighbours,
-        _no_secrets_told(redactor),
+        _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
@@ -302,7 +302,7 @@ def budget_of(settings: Settings) -> Budget:
 
 
 @contextmanager
-def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
+def _redacted_errors(redactor: Redactor) -> Iterator[None]:
     """Take secrets out of errors: they quote tools and agents, which may print anything."""
     try:
         yield

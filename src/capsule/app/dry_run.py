@@ -17,7 +17,7 @@ from capsule.catalog import Catalog
 from capsule.core.budget import cost_so_far
 from capsule.core.campaign import to_do
 from capsule.core.item import Item, with_values
-from capsule.core.ledger import asked_at_the_door
+from capsule.core.ledger import values_asking_person
 from capsule.core.schedule import QueuePosition, choose, in_order, within_reach
 from capsule.core.state import MissionState, Step, agent_for
 from capsule.core.text import count
@@ -100,7 +100,7 @@ def _as_asked(project: Project, asked: dict[str, str], queued: Queued) -> Queued
     guardrails = guardrails_of(project.settings)
 
     def for_agents(place: QueuePosition) -> QueuePosition:
-        values = asked_at_the_door(place.item, guardrails) if place.actionable else {}
+        values = values_asking_person(place.item, guardrails) if place.actionable else {}
         question = with_values(place.item, values).blocked if values else None
         if question is None:
             return place

@@ -17,7 +17,7 @@ from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
-from capsule.core.item import Item, Value, check_id, stands_at, with_values
+from capsule.core.item import Item, Value, check_id, status_and_phase, with_values
 from capsule.core.ledger import tagged
 from capsule.core.project_log import log_entry
 from capsule.core.state import MissionState, replay
@@ -114,7 +114,9 @@ def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_c
     if not held.mission.under_way:
         return Moved(before, with_values(before, assignment.values), warnings)
     after = held.project.tracker.item(before.id)
-    event = MovedByHand(at=at, what="item", expected=stands_at(before), found=stands_at(after), item=after)
+    event = MovedByHand(
+        at=at, what="item", expected=status_and_phase(before), found=status_and_phase(after), item=after
+    )
     held.journal.note(before.id, event)
     return Moved(before, after, warnings)
 

@@ -73,7 +73,7 @@ class _Fault(msgspec.Struct, frozen=True):
     trace: str
 
 
-class _Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line from a runner to its queue."""
 
     stream: str = ""
@@ -127,7 +127,7 @@ class MissionProcesses:
                 if self._stop.requested:
                     for running in self._runners:
                         running.ask_to_stop()
-                if gone := next(filter(self._has_gone, self._adopted), None):
+                if gone := next(filter(self._has_ended, self._adopted), None):
                     self._adopted.remove(gone)
                     return gone.mission, gone.error()
                 rest = max(0.0, deadline - time.monotonic())
@@ -152,11 +152,11 @@ class MissionProcesses:
             self._runners.clear()
             raise
 
-    def _has_gone(self, adopted: _Adopted) -> bool:
+    def _has_ended(self, adopted: _Adopted) -> bool:
         """Show what an adopted mission has done since, and pass a stop on to it; tell whether it has ended."""
         if self._stop.requested:
             adopted.ask_to_stop()
-        return adopted.gone(self._observer)
+        return adopted.has_ended(self._observer)
 
 
 class _Runner:
@@ -186,14 +186,14 @@ class _Runner:
         assert self._process.stdout
         return self._process.stdout.fileno()
 
-    def hear(self) -> Iterator[_Told]:
+    def hear(self) -> Iterator[_Message]:
         """Yield what it has told since; the last is how it ended."""
         data = os.read(self.fileno(), 1 << 16)
         self._heard += data
         self.over = not data
         while b"\n" in self._heard:
             line, _, self._heard = self._heard.partition(b"\n")
-            told = msgspec.json.decode(line, type=_Told)
+            told = msgspec.json.decode(line, type=_Message)
             self._listens, self._fault = self._listens or told.listens, told.fault
             self.over = told.ended
             yield told
@@ -212,7 +212,7 @@ class _Runner:
         """Wait for its end; return the error that stopped it, and raise what is no error of the user's."""
         code = self._close()
         if self._fault:
-            fault = _rebuilt(self._fault)
+            fault = _exception_of(self._fault)
             if not isinstance(fault, CapsuleError):
                 raise fault
             return fault
@@ -263,7 +263,7 @@ class _Adopted:
         self._seen = len(journal.events(mission))
         self._last: Event | None = None
 
-    def gone(self, observer: Observer) -> bool:
+    def has_ended(self, observer: Observer) -> bool:
         """Tell the observer what its mission has journaled since; return whether it has ended."""
         held = self._journal.holder(self.mission) is not None  # asked first: what it wrote last is told too
         for number, event in self._journal.events(self.mission, after=self._seen):
@@ -276,7 +276,7 @@ class _Adopted:
         state = replay(event for _, event in self._journal.events(self.mission))
         self._journal.close()
         if isinstance(self._last, Stopped):
-            return _said(self._last)
+            return _stop_error(self._last)
         if state.begun and not state.halt:
             message = f"The process of {self.mission} was killed; recorded progress is kept."
             return RunnerDied(message, f"Go on with `capsule run {self.mission}`.")
@@ -290,7 +290,7 @@ class _Adopted:
                 os.kill(pid, signal.SIGINT)
 
 
-def _said(stopped: Stopped) -> CapsuleError:
+def _stop_error(stopped: Stopped) -> CapsuleError:
     """Make the error that stopped a mission, as far as its journal tells; earlier versions did not name its class."""
     name = stopped.error or (Interrupted.__name__ if stopped.exit_code == Interrupted.exit_code else "")
     fields = {"message": stopped.cause, "hint": stopped.hint, "exit_code": stopped.exit_code}
@@ -305,7 +305,7 @@ def _error(kinds: tuple[str, ...], fields: dict[str, Any]) -> CapsuleError:
     return error
 
 
-def _rebuilt(fault: _Fault) -> Exception:
+def _exception_of(fault: _Fault) -> Exception:
     """Make the exception that the runner raised, as far as this process knows its class."""
     if "CapsuleError" in fault.kinds:
         return _error(fault.kinds, fault.fields)
@@ -326,9 +326,9 @@ def run_for_queue() -> int:
     try:
         _run(task, queue)
     except Exception as fault:  # noqa: BLE001 - the queue raises it anew
-        queue.tell(_Told(ended=True, fault=_packed(fault)))
+        queue.tell(_Message(ended=True, fault=_packed(fault)))
         return fault.exit_code if isinstance(fault, CapsuleError) else 2
-    queue.tell(_Told(ended=True))
+    queue.tell(_Message(ended=True))
     return 0
 
 
@@ -340,7 +340,7 @@ def _run(task: _Task, queue: _Queue) -> None:
         Stop() as stop,
         open_services(project, project.tracker, words, queue, stop, model=task.request.model) as opened,
     ):
-        queue.tell(_Told(listens=True))
+        queue.tell(_Message(listens=True))
         services, _ = with_recording(opened, project, task.request)
         run_until_halt(task.order, limited_by(task.lease, services))
 
@@ -366,12 +366,12 @@ class _Queue:
         return task
 
     def event(self, mission: str, event: Event) -> None:
-        self.tell(_Told(stream=mission, event=event))
+        self.tell(_Message(stream=mission, event=event))
 
     def activity(self, mission: str, text: str) -> None:
-        self.tell(_Told(stream=mission, activity=text))
+        self.tell(_Message(stream=mission, activity=text))
 
-    def tell(self, told: _Told) -> None:
+    def tell(self, told: _Message) -> None:
         with self._one_at_a_time:
             if self._alone:
                 return

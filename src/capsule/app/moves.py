@@ -16,7 +16,18 @@ from capsule.core.assignment import Exists
 from capsule.core.documents import artefact_path, artefact_paths
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import Accepted
-from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
+from capsule.core.item import (
+    EARLY,
+    Blocked,
+    Item,
+    NewItem,
+    Status,
+    Value,
+    check_id,
+    check_move,
+    status_and_phase,
+    with_values,
+)
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
 from capsule.core.text import did_you_mean, one_line
@@ -129,7 +140,7 @@ def advance(project: Project, item_id: str, *, to: str = "", no_commit: bool = F
         before, values = held.item, _advanced(held, to)
         after = with_values(before, values)
         same = before.status is after.status and before.phase
-        way = f"{before.phase} -> {after.phase}" if same else f"{stands_at(before)} -> {stands_at(after)}"
+        way = f"{before.phase} -> {after.phase}" if same else f"{status_and_phase(before)} -> {status_and_phase(after)}"
         return move(held, "ADVANCE", way, values, no_commit=no_commit)._replace(after=after)
 
 
@@ -443,7 +454,7 @@ class _CommittedChanges(_TrackerChanges):
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
         block = _block_of(held.item)
         moved = self._unblock(held, notes or block.reason, notes)
-        return Unblocked(moved.after, stands=stands_at(moved.after), warnings=moved.warnings)
+        return Unblocked(moved.after, stands=status_and_phase(moved.after), warnings=moved.warnings)
 
     def unblock_accepted(self, held: ItemLock, check: str, because: str) -> tuple[str, ...]:
         if held.item.status is not Status.BLOCKED:

@@ -28,7 +28,7 @@ def queued(
     if project.tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails, triage_first=first)
-    standing = {name: words for name, state in states.items() if (words := _way_on(state))}
+    standing = {name: words for name, state in states.items() if (words := _how_it_goes_on(state))}
     halted = {}
     for name, state in states.items():
         if state.halt and state.under_way and name not in resumed:
@@ -47,7 +47,7 @@ def queued(
     )
 
 
-def _way_on(state: MissionState) -> str:
+def _how_it_goes_on(state: MissionState) -> str:
     """Say how a mission goes on; '' where it has come to its end."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"

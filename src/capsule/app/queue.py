@@ -58,7 +58,7 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     request, named = run.request, run.request.items or None
     refuse_fresh_queue(request)
     for item_id in request.items:
-        _make_way(run, run.project.tracker.item(item_id))
+        _make_ready(run, run.project.tracker.item(item_id))
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
     statuses = (Status.NEW,) if triage else None
     cap, typed = cap_of(run.project, request), request.cap is not None
@@ -112,7 +112,7 @@ def jobs_of(project: Project) -> int:
     return most_jobs() if jobs == "auto" else jobs
 
 
-def _make_way(run: RunContext, item: Item) -> None:
+def _make_ready(run: RunContext, item: Item) -> None:
     """Make a named item ready to be run, or refuse."""
     refuse_container(item)
     if run.request.fresh:

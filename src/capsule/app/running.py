@@ -80,7 +80,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
 def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
     """Open the services of a run: a signal stops it, people are notified, it is recorded or replayed if asked."""
     project, request = run.project, run.request
-    _tell_first(run, notes)
+    _tell_notes(run, notes)
     with (
         Stop() as stop,
         _notified(project, run.observer) as observer,
@@ -110,7 +110,7 @@ def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
             run.tell(f"note: the tracker's files are not committed: {fault.filename}: {fault.strerror}")
 
 
-def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
+def _tell_notes(run: RunContext, notes: tuple[str, ...]) -> None:
     """Tell what was noted, and whether agents run unconfined, before the first one starts."""
     for text in notes:
         run.tell(f"note: {text}")
@@ -153,7 +153,7 @@ def home_for_notifications(home: str) -> Path:
 def merge(plan: MissionPlan, run: RunContext) -> MissionState:
     """Merge a mission that is signed off: the last stage by itself."""
     project = plan.project
-    _tell_first(run, plan.notes)
+    _tell_notes(run, plan.notes)
     with (
         Stop() as stop,
         open_services(project, project.tracker, plan.words, run.observer, stop, model=run.request.model) as services,

@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
         say(f"  salvaged:    {ended.salvage}")
     blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
     if blocked:
-        say(f"  next:        {_frees(mission, blocked)}")
+        say(f"  next:        {_unblocking_command(mission, blocked)}")
     else:
         say(f"  start over:  capsule run {mission}")
     return 0
 
 
-def _frees(item_id: str, blocked: Blocked) -> str:
+def _unblocking_command(item_id: str, blocked: Blocked) -> str:
     """Return the command after which the queue takes a blocked item again."""
     return f"capsule approve {item_id}" if blocked.kind == DECISION else f'capsule unblock {item_id} --notes "..."'

@@ -17,7 +17,7 @@ import argparse
 
 from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, item_argument, say, warn
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.project import open_project
 
 
@@ -31,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     moved = advance(project, args.item, to=args.to or "", no_commit=args.no_commit)
     warn(moved.warnings)
-    say(f"{moved.before.id} is {stands_at(moved.after)}; it was {stands_at(moved.before)}.")
+    say(f"{moved.before.id} is {status_and_phase(moved.after)}; it was {status_and_phase(moved.before)}.")
     return 0

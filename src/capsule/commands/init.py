@@ -30,7 +30,7 @@ from capsule.settings import PROJECT_TOML
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import new_backlog_file
-from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.checkouts import passes_link
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.state_store import commit_files
 
@@ -134,7 +134,7 @@ def _check_file(root: Path, name: str) -> None:
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
-    if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
+    if place.is_symlink() or passes_link(root, place) or (place.exists() and not place.is_file()):
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 

@@ -166,7 +166,7 @@ def _answered(finding: Finding, worker: str) -> str:
 # ---- between rounds
 
 
-def settled(ledger: Ledger, signal: Signal) -> Ledger:
+def settle_all(ledger: Ledger, signal: Signal) -> Ledger:
     """Return the findings after a review that passed: it asks for none of them any more."""
     known = {finding.id: finding for finding in ledger}
     answered = {finding.id: remark for remark in signal.findings if (finding := _named(known, remark))}

@@ -195,7 +195,7 @@ def same_words(one: Item, other: Item, redact: Callable[[str], str] = str) -> bo
     return words(one) == words(other)
 
 
-def stands_at(item: Item) -> str:
+def status_and_phase(item: Item) -> str:
     """Describe where an item stands: `in_progress at design`."""
     return f"{item.status.value} at {item.phase}" if item.phase else item.status.value
 

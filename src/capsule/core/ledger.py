@@ -21,7 +21,7 @@ from capsule.core.workflow import Phase, Workflow
 _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
 """Moves that the tracker always hears of."""
 DECISION = "decision"
-AT_THE_DOOR = (Status.SCOPED, Status.READY)
+BEFORE_WORKFLOW = (Status.SCOPED, Status.READY)
 MOST_FOLLOW_UPS = 20
 """Of one step: whoever finds more than that has found one thing, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
@@ -180,16 +180,16 @@ def promotion(workflow: Workflow) -> dict[str, Value]:
     return {"status": Status.READY.value, "phase": workflow.entry()}
 
 
-def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
+def values_at_entry(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
     """Return what becomes of an item before it enters its workflow: blocked for a human, made ready, or nothing."""
-    return asked_at_the_door(item, guardrails) or (promotion(workflow) if item.status is Status.SCOPED else {})
+    return values_asking_person(item, guardrails) or (promotion(workflow) if item.status is Status.SCOPED else {})
 
 
-def asked_at_the_door(item: Item, guardrails: Guardrails) -> dict[str, Value]:
+def values_asking_person(item: Item, guardrails: Guardrails) -> dict[str, Value]:
     """Block an item that a human has to decide on before it enters its workflow; nothing for any other."""
-    if item.unmet and item.status in (*EARLY, *AT_THE_DOOR):
+    if item.unmet and item.status in (*EARLY, *BEFORE_WORKFLOW):
         return blocked(item, f"it depends on what was closed: {'; '.join(item.unmet)}", DECISION)
-    reasons = objections(item, guardrails) if item.status in AT_THE_DOOR else ()
+    reasons = objections(item, guardrails) if item.status in BEFORE_WORKFLOW else ()
     return vetoed(item, "; ".join(reasons)) if reasons else {}
 
 

@@ -19,7 +19,7 @@ from capsule.core.folding import Folded, ReadEvents
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
 _REMEMBERED = 10
-"""From so many turns the next ones are foretold."""
+"""So many turns are averaged to predict the next ones."""
 _LONGEST_CAR = 64
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
@@ -77,7 +77,7 @@ class MergeQueue(Struct):
                 tree, before = one.tree, one.commit
                 yield one
 
-    def foretold(self, ahead: int) -> str:
+    def place_in_words(self, ahead: int) -> str:
         """Say which place that is, and when its turn will come: `3rd, about 4 min`."""
         place = ahead + 1
         ending = "th" if place % 100 in (11, 12, 13) else _ORDINALS.get(place % 10, "th")

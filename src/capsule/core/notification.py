@@ -60,7 +60,7 @@ def notification(stream: str, event: Event, state: MissionState) -> Notification
     return Notification(occasion, about, sentence(words), title)
 
 
-def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
+def is_repeated_by_run(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
     """Tell whether a run ended with its one item, and that item was told of."""
     items = {*ended.done, *ended.blocked, *ended.failed}
     return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"

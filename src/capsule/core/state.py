@@ -335,7 +335,9 @@ def _examined(state: MissionState, event: StepEnded) -> MissionState:
         judges = [p.name for p in state.workflow.phases if p.may_strike]
         feedback = {**state.feedback, **dict.fromkeys(judges, f"{told}\n\n{_STRIKE}")} if told else state.feedback
         state = replace(state, exam_results={**state.exam_results, **results}, feedback=feedback)
-    struck = struck_out(state, outcome.signal.extra) if phase.may_strike and event.decision.move is Move.ADVANCE else {}
+    struck = (
+        struck_test(state, outcome.signal.extra) if phase.may_strike and event.decision.move is Move.ADVANCE else {}
+    )
     return replace(state, struck={**state.struck, **struck}) if struck else state
 
 
@@ -350,7 +352,7 @@ def exam_feedback(exam: tuple[ExamTest, ...], results: Mapping[str, ExamResult])
     )
 
 
-def struck_out(state: MissionState, extra: Mapping[str, object]) -> dict[str, str]:
+def struck_test(state: MissionState, extra: Mapping[str, object]) -> dict[str, str]:
     """Return the test of the exam that a signal strikes out, with the reason: one that fails, and only in writing."""
     said = extra.get("struck")
     given = said[0] if isinstance(said, list) and said else said

@@ -106,7 +106,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         queue = MergeQueue(took=[turn.seconds for turn in self.turns[-10:]])
         names = [name for name, one in self.waiting.items() if name != at_it and still_waits(one)]
         return tuple(
-            Place(mission=name, came=self.waiting[name].at, words=queue.foretold(number))
+            Place(mission=name, came=self.waiting[name].at, words=queue.place_in_words(number))
             for number, name in enumerate(names, 1)
         )
 

@@ -13,7 +13,7 @@ from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
@@ -151,8 +151,8 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     moved = MovedByHand(
         at=services.clock.now(),
         what="item",
-        expected=stands_at(state.item),
-        found=stands_at(found) if stands_at(found) != stands_at(state.item) else "edited",
+        expected=status_and_phase(state.item),
+        found=status_and_phase(found) if status_and_phase(found) != status_and_phase(state.item) else "edited",
         item=found,
         checkpoint=now,
         approved=approved_with_edits(state, now, services) if now else {},

@@ -36,9 +36,11 @@ class Campaign:
 
     def wanted(self) -> set[str]:
         """Name the items to work on, as the tracker has them now."""
-        return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
+        return {item.id for item in to_do(self._members())} | {
+            place.item.id for place in self.interrupted_after_close()
+        }
 
-    def cut_short(self) -> list[QueuePosition]:
+    def interrupted_after_close(self) -> list[QueuePosition]:
         """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
         found = [each for each in closed if only_to_be_archived(load_state(self._services, each.id))]
@@ -99,7 +101,7 @@ class Campaign:
 
     def _close_parents(self) -> None:
         root, members = self._family[self.root], self._members()
-        refused = {place.item.id for place in self.cut_short()}
+        refused = {place.item.id for place in self.interrupted_after_close()}
         known = {each.id: each for each in members}
         for item in to_close(root, members):
             held = below(item.id, known)
@@ -108,7 +110,7 @@ class Campaign:
 
     def _closed(self, item: Item, held: Sequence[Item]) -> bool:
         services, reason = self._services, closing_words(item, held)
-        objection = next(filter(None, map(self._not_in_yet, (item, *held))), "")
+        objection = next(filter(None, map(self._why_not_merged, (item, *held))), "")
         if objection:
             self._warn(f"{item.id} is not closed: {objection}")
             return False
@@ -122,7 +124,7 @@ class Campaign:
         note(services, self._stream, closed)
         return True
 
-    def _not_in_yet(self, item: Item) -> str:
+    def _why_not_merged(self, item: Item) -> str:
         """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
         if item.id in self._merged:
             return ""
@@ -161,12 +163,12 @@ def _what_was_done(state: MissionState, events: Sequence[Event]) -> str:
     told: Mapping[bool, str] = {
         state.workflow.phase(event.phase).role is Role.REVIEW: event.outcome.signal.summary
         for event in events
-        if isinstance(event, StepEnded) and _tells(state, event)
+        if isinstance(event, StepEnded) and _tells_of_work(state, event)
     }
     return told.get(False) or told.get(True) or ""
 
 
-def _tells(state: MissionState, event: StepEnded) -> bool:
+def _tells_of_work(state: MissionState, event: StepEnded) -> bool:
     passed = event.decision.verdict in (Verdict.PASS, Verdict.MORE) and event.decision.move in PROGRESS
     known = event.phase in state.workflow.names() and state.workflow.phase(event.phase).role is not Role.ACTION
     return passed and known and bool(event.outcome.signal.summary)

@@ -14,7 +14,15 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from capsule.core.canary import Canary, canary, old_test_files, silent
-from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
+from capsule.core.documents import (
+    Boxes,
+    artefact_paths,
+    boxes_of,
+    idea_paths,
+    is_document,
+    is_planning_document,
+    own_documents,
+)
 from capsule.core.errors import NeedsPerson
 from capsule.core.event import MissionStarted, StepEnded
 from capsule.core.evidence import (
@@ -467,7 +475,7 @@ def _canary(claim: Verification) -> Evidence | None:
         # a runner that stops at the first failure may come to an old file before a new one
         seen, report = claim.run_of(claim.tree, "canary in new files", partial(edit, old=False))
         old = {}
-    harmed = _hollow(claim, seen, report, old)
+    harmed = _lost_tests(claim, seen, report, old)
     if not harmed and new_errors(Baseline(claim.now), report) and not report.red:
         return _unverified("the test files with canaries cannot be loaded")
     faults = [*harmed, *silent(seen.edits, report, fresh, places)]
@@ -500,7 +508,7 @@ def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -
     return made
 
 
-def _hollow(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
+def _lost_tests(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
     """Say which old test files do not fail any more with a canary in them, and did on the base with the same one."""
     faults = silent(seen.edits, report, places=old)
     if not faults:
@@ -833,7 +841,7 @@ def _only_documents(claim: Verification) -> Evidence:
     changes = claim.changes(began.head if began else claim.state.base)
     item, globs = claim.state.item.id, claim.state.policy.test_globs
     odd = claim.place.trees.odd_files(claim.tree)
-    strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
+    strays = [c for c in changes if c.path in odd or not is_planning_document(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
     return _evidence(observed, not strays, detail)

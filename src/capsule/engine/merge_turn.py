@@ -105,7 +105,7 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
         in_line = limits.stacks_merges or not _taken_at_once(held, turn)
         if in_line:
             _hand_in(turn)
-            turn = _Waiting(turn, work).until_it_is_our_turn(held)
+            turn = _Waiting(turn, work).wait_for_turn(held)
         began = services.clock.seconds()
         try:
             yield turn
@@ -116,10 +116,10 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
 
 
 def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
-    return not turn.line(turn.queue.now()) and _claimed(held, turn.stream, turn.job.services)
+    return not turn.line(turn.queue.now()) and _try_claim(held, turn.stream, turn.job.services)
 
 
-def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
+def _try_claim(held: ExitStack, stream: str, services: Services) -> bool:
     with suppress(LockHeld):
         held.enter_context(services.journal.claim(stream))
         return True
@@ -146,7 +146,7 @@ class _Waiting:
         self._tested = ""
         self._told = ""
 
-    def until_it_is_our_turn(self, held: ExitStack) -> Turn:
+    def wait_for_turn(self, held: ExitStack) -> Turn:
         """Wait; the journal is only read where somebody has written to it."""
         job, services, version = self._job, self._job.services, -1
         while True:
@@ -156,12 +156,12 @@ class _Waiting:
             ahead = line.index(job.mission) if job.mission in line else 0
             if job.mission not in queue.waiting:  # only who merges it along takes it out of the line
                 return Turn(job, self._turn.queue, served=True)
-            if not ahead and _claimed(held, self._turn.stream, services):
+            if not ahead and _try_claim(held, self._turn.stream, services):
                 return self._turn
-            if self._get_ready(queue, line, ahead):
+            if self._prepare(queue, line, ahead):
                 version = -1  # our own events do not change it
                 continue
-            self._tell(f"waits to be merged into {job.state.into}: {queue.foretold(max(ahead, 1))}")
+            self._tell(f"waits to be merged into {job.state.into}: {queue.place_in_words(max(ahead, 1))}")
             far = ahead - self._limits.gates * self._limits.batch
             if not services.clock.wait(min(_LOOK_AGAIN * max(1, far), _LOOK_SELDOM)):
                 raise Interrupted(f"Stopped while it waited to be merged into {job.state.into}; nothing is lost.")
@@ -171,7 +171,7 @@ class _Waiting:
             self._job.services.observer.activity(self._job.mission, words)
             self._told = words
 
-    def _get_ready(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
+    def _prepare(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
         """Build the merge on those before it, or have the car tested that it is the first of; tell whether it did."""
         size = min(queue.car, self._limits.batch)
         reach = self._limits.gates * size
@@ -180,13 +180,13 @@ class _Waiting:
         tree = self._work.tree()
         chain = [*queue.chain(line, tree)]
         before = [one for one in chain if one.mission in line[:ahead]]
-        settled = {one.mission for one in chain} | {name for name in line[:ahead] if _does_not_fit(queue, name)}
-        if {*line[:ahead]} <= settled and not self._is_built_on(before, tree, queue):
+        settled = {one.mission for one in chain} | {name for name in line[:ahead] if _conflicts(queue, name)}
+        if {*line[:ahead]} <= settled and not self._is_up_to_date(before, tree, queue):
             self._stack(before)
             return True
         return self._test_car(queue, line, cars(chain, size))
 
-    def _is_built_on(self, before: Sequence[Stacked], tree: str, queue: MergeQueue) -> bool:
+    def _is_up_to_date(self, before: Sequence[Stacked], tree: str, queue: MergeQueue) -> bool:
         mine = queue.stacked.get(self._job.mission)
         if not mine or not before:
             return mine is not None and mine.under == tree
@@ -219,5 +219,5 @@ class _Waiting:
         return True
 
 
-def _does_not_fit(queue: MergeQueue, mission: str) -> bool:
+def _conflicts(queue: MergeQueue, mission: str) -> bool:
     return mission in queue.stacked and not queue.stacked[mission].commit

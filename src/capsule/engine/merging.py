@@ -237,24 +237,24 @@ def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[S
     known = turn.queue.now().green
     green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
     if not green:
-        green = _halved(work, turn, candidate, car)
+        green = _bisect(work, turn, candidate, car)
     if not green:
         return car[:1] if work.is_green_after_all(candidate) else ()
     work.tested_with([one.mission for one in car[1:green]], candidate, car[green - 1].tree)
     return car[:green]
 
 
-def _halved(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
+def _bisect(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
     """Count how many of the car are green together; where not all are, find the first that is red by halves."""
     green, red, tried = 0, len(car) + 1, len(car)
     while red - green > 1:
-        is_green = _tested(turn, car[:tried], work, candidate)
+        is_green = _test_car(turn, car[:tried], work, candidate)
         green, red = (tried, red) if is_green else (green, tried)
         tried = (green + red) // 2
     return green
 
 
-def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
+def _test_car(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
     services = turn.job.services
     began = services.clock.seconds()
     names = tuple(one.mission for one in car)

@@ -137,15 +137,15 @@ def _settled(services: Services, mission: str, state: MissionState, seen: int) -
 
 def close_what_is_merged(services: Services) -> list[str]:
     """Close items that are merged, but whose tracker refused to close them then; return the ids that are closed now."""
-    return [item for item in merged_and_open(services) if closed_at_last(item, services)]
+    return [item for item in merged_not_closed(services) if try_to_close(item, services)]
 
 
-def merged_and_open(services: Services) -> list[str]:
+def merged_not_closed(services: Services) -> list[str]:
     claimed = [item.id for item in services.tracker.items() if item.status is Status.IN_PROGRESS]
     return [item for item in claimed if only_to_be_closed(load_state(services, item))]
 
 
-def closed_at_last(item: str, services: Services) -> bool:
+def try_to_close(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
             return close_item(load_state(services, item), services)

@@ -34,7 +34,7 @@ def in_the_way(words: str) -> Path | None:
     return Path(found["path"]) if found else None
 
 
-def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
+def wait_for_lock(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
     """Wait for a live holder, clear up after a dead one; False where somebody still has it."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

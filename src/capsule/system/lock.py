@@ -112,7 +112,7 @@ class Line:
         try:
             while (other := self._before(ticket)) is not None:
                 try:
-                    self._outlast(other, wait)
+                    self._wait_for_ticket(other, wait)
                 finally:
                     os.close(other)
             yield
@@ -154,7 +154,7 @@ class Line:
                 os.close(fd)
         return None
 
-    def _outlast(self, other: int, wait: float | None) -> None:
+    def _wait_for_ticket(self, other: int, wait: float | None) -> None:
         """Wait until a ticket is free, for as long as somebody's turn ends now and then."""
         first = self._first() if wait else None
         while not _await(other, fcntl.LOCK_SH, self._lock, wait):

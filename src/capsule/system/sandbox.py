@@ -305,7 +305,7 @@ def program_of(argv: Sequence[str], cwd: str | Path, env: Mapping[str, str]) -> 
     return shutil.which(told, path=absolute_entries(env.get("PATH", "")))
 
 
-def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
+def sandbox_error(printed: bytes, exit_code: int | None) -> str:
     """Return a sandbox's own error where it did not get as far as the command; '' where it did.
 
     What it prints stands before anything that the command prints. A command that prints the same gains nothing: the

@@ -392,7 +392,7 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
     if not page.spans:
         yield 0, page.text
         return
-    no_doubt = _has_a_line_for_each_key(page)
+    no_doubt = _one_line_per_key(page)
     if no_doubt and dict not in {*map(type, chain.from_iterable(map(dict.values, page.items)))}:
         return
     for number, item in enumerate(page.items):
@@ -400,7 +400,7 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
             yield page.spans[number][0], page.block(number)
 
 
-def _has_a_line_for_each_key(page: BacklogPage) -> bool:
+def _one_line_per_key(page: BacklogPage) -> bool:
     """Tell whether the list has no more lines that may start with a key than the parser found keys.
 
     An item that starts with `- name` has no fewer, so that then each item has as many lines as keys.

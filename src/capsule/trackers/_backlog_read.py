@@ -84,7 +84,7 @@ def read_backlog(data: bytes, where: str, endings: Callable[[], Mapping[str, str
     """
     page = opened(data, where)
     reader = _Reader(page)
-    items = reader.without_what_is_done(reader.items())
+    items = reader.without_done_dependencies(reader.items())
     _refuse_cycles(page, items)
     if reader.archived:
         known = endings()
@@ -237,7 +237,7 @@ class _Reader:
     def _said(self, number: int, name: str) -> str:
         return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
 
-    def without_what_is_done(self, items: dict[str, Item]) -> dict[str, Item]:
+    def without_done_dependencies(self, items: dict[str, Item]) -> dict[str, Item]:
         """Drop dependencies on what is done: an item waits only for the rest."""
         for number, item in enumerate(items.values()):
             if item.dependencies:

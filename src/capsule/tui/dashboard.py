@@ -322,7 +322,7 @@ class Dashboard(CapsuleApp[None]):
         work = partial(self.actions.stop, target.stream, target.pid or 0) if stop else partial(self.actions.do, words)
 
         def came(got: CommandResult | CapsuleError) -> None:
-            self._something_happened()
+            self._refresh_at_once()
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
@@ -340,12 +340,12 @@ class Dashboard(CapsuleApp[None]):
             self._beside.ask(f"end of {got.pid}", got.wait, ended)
 
         def ended(got: CommandResult) -> None:
-            self._something_happened()
+            self._refresh_at_once()
             self._tell(line, got, aside=time.monotonic() - began > _AT_ONCE)
 
         self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
-    def _something_happened(self) -> None:
+    def _refresh_at_once(self) -> None:
         """Look at once: somebody sits here and waits for what came of it."""
         self._acted_at = time.monotonic()
         self._looking.soon()

@@ -9,7 +9,7 @@ from textual.content import Content
 from capsule.core.board import Board
 from capsule.core.budget import total
 from capsule.core.history import MissionSummary, RunSummary
-from capsule.core.item import Item, Status, stands_at
+from capsule.core.item import Item, Status, status_and_phase
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus
@@ -77,7 +77,7 @@ def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
     known = {"size": levels.size, "complexity": levels.complexity, "risk": levels.risk, "impact": levels.impact}
     kind = f" ({blocked.kind})" if blocked and blocked.kind else ""
     waits = entry.waits_for and item.status is Status.READY
-    stands = MissionStatus.WAITING.words if waits else stands_at(item).replace("_", " ")
+    stands = MissionStatus.WAITING.words if waits else status_and_phase(item).replace("_", " ")
     for words, style in (
         (", ".join(filter(None, (item.type, stands, f"P{item.priority}"))), FAINT),
         (f"{entry.done} of {entry.of} done" if entry.of else "", ""),

@@ -207,7 +207,7 @@ class MissionScreen(Reading):
     def looked(self, board: Board, keys: Content) -> None:
         before, self._view = self._view, board.mission(self.mission)
         if self._view is not before:
-            self._want_anew()
+            self._want_if_changed()
             self.fill()
         if self.is_mounted:
             drawing.put(self.query_one("#mission-keys", Static), keys)
@@ -216,7 +216,7 @@ class MissionScreen(Reading):
         self._details = details
         self.fill()
 
-    def _want_anew(self) -> None:
+    def _want_if_changed(self) -> None:
         """Read again when something has happened, or may have: an agent prints between two events."""
         view = self._view
         as_of = (view.last if view.pid is None else str(int(view.busy_seconds) // 2)) if view else ""
@@ -250,7 +250,7 @@ class MissionScreen(Reading):
 
     def action_page(self, name: str) -> None:
         self.page = name
-        self._want_anew()
+        self._want_if_changed()
         self.query_one(Page).scroll_home(animate=False)
         self.fill()
 

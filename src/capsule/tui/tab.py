@@ -22,18 +22,18 @@ def in_a_browser() -> bool:
 def begin() -> None:
     """Begin, before anything else, a process whose standard input and output are those of a tab."""
     _IN_A_BROWSER.set()
-    threading.Thread(target=_leave_when_nobody_is_there, name="tab", daemon=True).start()
-    _take_what_textual_was_told()
+    threading.Thread(target=_exit_with_browser_tab, name="tab", daemon=True).start()
+    _remove_textual_variables()
 
 
-def _leave_when_nobody_is_there() -> None:
+def _exit_with_browser_tab() -> None:
     pipe = select.poll()
     pipe.register(_KEYS, 0)  # that the other end is gone is told unasked; what is to be read is for somebody else
     pipe.poll()
     os._exit(0)  # there is nothing to put away: what was started goes on by itself
 
 
-def _take_what_textual_was_told() -> None:
+def _remove_textual_variables() -> None:
     """Textual reads its variables when it is loaded; a mission that is started here, and its tests, must not."""
     import textual.constants  # noqa: PLC0415
 

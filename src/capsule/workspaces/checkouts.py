@@ -111,7 +111,7 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
     for path, git_dir in worktrees:
         # An index that does not follow its branch shows the merge backwards, staged: the next commit would undo it.
         lock = git_dir / "index.lock"
-        if lock.exists() and not git_locks.outlast(lock, git.common_dir, [path, git_dir]):
+        if lock.exists() and not git_locks.wait_for_lock(lock, git.common_dir, [path, git_dir]):
             hint = f"Let it finish (if no git is at work, remove {lock}); then run the same command again."
             raise Refused(f"Another git is using the index of {path}.", hint)
     # A merge would leave an edited file as the user has it, and their next `git commit -a` would take the work out.
@@ -222,7 +222,7 @@ def _unlike(git: Git, top: Path, wanted: Mapping[bytes, Side], stamps: Mapping[b
             listed = git.content("ls-files", "-z", "--modified", index=index, worktree=top).out
         unlike = {path for path in listed.split(b"\0") if path}
     intruders = {path for path in wanted if path not in sides and stamps[path] is not None}
-    return intruders | unlike | {path for path in sides if leads_astray(top, top / os.fsdecode(path))}
+    return intruders | unlike | {path for path in sides if passes_link(top, top / os.fsdecode(path))}
 
 
 def _is_exactly(git: Git, file: Path, side: Side) -> bool:
@@ -276,7 +276,7 @@ def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
     """Put one file in its place; False where the user was quicker, or something of theirs stands in the way."""
     name = os.fsdecode(change.path)
     target = top / name
-    if leads_astray(top, target) or _stamp(target) != stamp:
+    if passes_link(top, target) or _stamp(target) != stamp:
         return False
     try:
         if change.new[0] == ABSENT:
@@ -313,7 +313,7 @@ def _put_in_place(new: Path, target: Path) -> None:
             half.unlink(missing_ok=True)
 
 
-def leads_astray(top: Path, target: Path) -> bool:
+def passes_link(top: Path, target: Path) -> bool:
     """Tell whether a folder on the way to it is a link."""
     return any(parent.is_symlink() for parent in target.parents if parent.is_relative_to(top) and parent != top)
 

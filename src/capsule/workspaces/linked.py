@@ -62,7 +62,7 @@ class LinkedWorktree:
             if told:
                 yield entry, Path(os.path.normpath(entry / os.fsdecode(told)))
 
-    def follow_a_moved_repository(self) -> None:
+    def register_after_move(self) -> None:
         """Register the worktree at its present path where the repository was moved or copied along with it since."""
         if self.entry() is not None:
             return
@@ -93,7 +93,7 @@ class LinkedWorktree:
 
     def ensure(self, commit: str) -> tuple[Path, bool]:
         """Return the entry of a whole worktree, and whether it had to be made. Files that were there stay."""
-        self.follow_a_moved_repository()
+        self.register_after_move()
         entry = self.whole()
         made = entry is None
         if entry is None:

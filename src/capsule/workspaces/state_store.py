@@ -36,10 +36,10 @@ from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
     bring_along,
-    leads_astray,
     locked,
     make_folder,
     move_branch,
+    passes_link,
     settle_index,
     under_way,
 )
@@ -344,7 +344,7 @@ class GitStateStore(StateStore):
 
     def _on_disk(self, path: str) -> bytes | None:
         file = self._git.root / path
-        if leads_astray(self._git.root, file):
+        if passes_link(self._git.root, file):
             raise _behind_a_link(path)
         try:
             return read_regular(file, LARGEST)

@@ -108,7 +108,7 @@ class StepwiseWorktree(GitWorktree):
         return tip
 
     def _move_base(self, commit: str) -> None:
-        if self._refs.standing().base != commit:
+        if self._refs.load().base != commit:
             self._git.move_refs(RefMove(self._refs.base, commit), why="capsule: a step further")
         self._set_base(commit)
 
@@ -212,7 +212,7 @@ class StepwiseWorktree(GitWorktree):
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
         self._judged, self._at_checkpoint, self.trees.began = "", "", {}
-        self._come_home()
+        self._restore_git_pointer()
         if commit:
             self._move_base(commit)
         base = self._base()

@@ -84,7 +84,7 @@ class Tripwire:
             return tuple(self._breaches)
         self._breaches = _found_after_a_crash(self._note)
         self._git.make_own_directory()
-        self._before = _Copy(self._files(), tuple(map(_on_paper, self._locks())))
+        self._before = _Copy(self._files(), tuple(map(_encoded_name, self._locks())))
         self._folder.mkdir(parents=True, exist_ok=True)
         sweep_temps(self._folder)
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
@@ -138,7 +138,7 @@ class Tripwire:
         found = {}
         for name in self._names():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[_on_paper(name)] = _look_at(f"{self._common}/{name}")
+                found[_encoded_name(name)] = _look_at(f"{self._common}/{name}")
         return found
 
     def _names(self) -> Iterator[str]:
@@ -210,15 +210,15 @@ class Tripwire:
 
     def _compare(self, before: _Copy) -> list[str]:
         for name in self._locks():
-            known = _on_paper(name) in before.locks
+            known = _encoded_name(name) in before.locks
             lock, folders = self._common / name, [self._git.root]
             if not known and git_locks.clear_if_stale(lock, self._common, folders, older_than=0):
                 self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
         told = [*self._unblock(before)]
         now = self._files()
         names = [name for name in {**before.files, **now} if before.files.get(name) != now.get(name)]
-        for name in sorted(names, key=lambda name: (_off_paper(name).endswith(_SETTINGS), name)):
-            words = self._mend(_off_paper(name), before.files.get(name), now.get(name))
+        for name in sorted(names, key=lambda name: (_decoded_name(name).endswith(_SETTINGS), name)):
+            words = self._mend(_decoded_name(name), before.files.get(name), now.get(name))
             told += [words] if words else []
         index = self._common / "index"
         if ".git/index was no file" in told and not index.exists() and (head := self._git.resolve("HEAD")):
@@ -375,10 +375,10 @@ def _path_of(fd: int) -> Path | None:
     return None
 
 
-def _on_paper(name: str) -> str:
+def _encoded_name(name: str) -> str:
     """Spell a name for JSON, which holds text: it is whatever bytes somebody gave it."""
     return os.fsencode(name).decode("latin-1")
 
 
-def _off_paper(name: str) -> str:
+def _decoded_name(name: str) -> str:
     return os.fsdecode(name.encode("latin-1"))
