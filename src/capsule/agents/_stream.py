@@ -270,7 +270,7 @@ class StreamAgent(CliAgent):
                 reason = f"The agent `{self.name}` exited with {code}{said}"
                 failure = Failure(Kind.CRASH, reason)
             elif not reading.text.strip():
-                failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without a word.")
+                failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without any output.")
         return self.transcript(ended, files, text, failure, reading.usage)
 
 

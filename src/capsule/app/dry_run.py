@@ -43,7 +43,7 @@ def preview(plan: MissionPlan, model: str) -> Iterator[str]:
 
 
 def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which items would be taken, its cost, and what the first agent would be told."""
+    """Describe the order in which items would be taken, its cost, and the first agent's prompt."""
     refuse_fresh_queue(request)
     only, tracker = request.items, project.tracker
     for item_id in only:
@@ -68,7 +68,7 @@ def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
 
 
 def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which everything would be done, its cost, and what the first agent would be told."""
+    """Describe the order in which everything would be done, its cost, and the first agent's prompt."""
     items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     wanted = {item.id for item in to_do(plan.members)}

@@ -54,7 +54,8 @@ _PATIENCE = 15.0
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """Everything that a runner is told. Settings and branch are those that the queue began with."""
+    """The request, order and settings that a runner is started with. Settings and branch are those that the queue began
+    with."""
 
     root: str
     branch: str
@@ -187,7 +188,7 @@ class _Runner:
         return self._process.stdout.fileno()
 
     def hear(self) -> Iterator[_Message]:
-        """Yield what it has told since; the last is how it ended."""
+        """Yield the messages that have come since the last call; the last one says how it ended."""
         data = os.read(self.fileno(), 1 << 16)
         self._heard += data
         self.over = not data
@@ -226,7 +227,7 @@ class _Runner:
         return RunnerDied(message, go_on, exit_code=128 - code if code < 0 else code)
 
     def end(self) -> None:
-        """Order it to stop, hear it out without showing anything, and see it gone."""
+        """Order it to stop, drop what it still sends, and wait until it has ended."""
         deadline = time.monotonic() + _PATIENCE
         try:
             if self._listens:
@@ -254,7 +255,7 @@ class _Runner:
 
 
 class _Adopted:
-    """The process of a mission that a queue started which is gone: only journal, lock and signals lead to it."""
+    """The process of a mission whose queue has ended: it is reached only by journal, lock and signals."""
 
     def __init__(self, mission: str, journal: JournalReader) -> None:
         self.mission = mission
@@ -272,7 +273,7 @@ class _Adopted:
         return not held
 
     def error(self) -> CapsuleError | None:
-        """Return the error that stopped it, now that it has gone; one that is gone in the middle of a step has died."""
+        """Return the error that stopped the ended process; one that ended in the middle of a step has died."""
         state = replay(event for _, event in self._journal.events(self.mission))
         self._journal.close()
         if isinstance(self._last, Stopped):
@@ -346,7 +347,7 @@ def _run(task: _Task, queue: _Queue) -> None:
 
 
 class _Queue:
-    """The queue, as its runner sees it: an observer that is told everything."""
+    """The queue, as its runner sees it: an observer that passes everything on to it."""
 
     def __init__(self) -> None:
         self._out = os.dup(1)
@@ -389,7 +390,7 @@ class _Queue:
         self._heard.release()  # whoever waits to be heard
 
     def _lose_queue(self) -> None:
-        """Go on without telling anybody, or kill this process: nobody asks for its mission any more."""
+        """Go on without a queue where the mission is one of several; else kill this process."""
         if not (self._task and _is_one_of_several(self._task)):
             _killed()
         self._alone = True

@@ -22,7 +22,8 @@ def queued(
     resumed: Collection[str] = (),
     triage_first: bool | None = None,
 ) -> list[QueuePosition]:
-    """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
+    """Order these items as a queue. `resumed` are halted missions, and those that a person began, which are to go
+    on."""
     guardrails = guardrails_of(project.settings)
     first = project.settings.execution.triage_first if triage_first is None else triage_first
     if project.tracker.traits.authoritative:
@@ -48,7 +49,7 @@ def queued(
 
 
 def _how_it_goes_on(state: MissionState) -> str:
-    """Say how a mission goes on; '' where it has come to its end."""
+    """Say how a mission goes on; '' where it is finished."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""

@@ -1,4 +1,4 @@
-"""Move an item of the backlog one step on, or to a phase.
+"""Move a backlog item to its next step, or to a phase.
 
 New and researching items become scoped, scoped ones ready, ready ones start, and one in progress goes to its next
 phase. --to PHASE goes forward if the documents of every phase in between exist, and backward always. Beads have no

@@ -242,7 +242,7 @@ def how_it_ended(project: Project, subject: Subject) -> int:
 
 
 def _tell(stream: TextIO, words: str) -> None:
-    """Write to a terminal that may be gone by now, which is no fault."""
+    """Write to a terminal; ignore one that was closed meanwhile."""
     try:
         stream.write(words)
         stream.flush()

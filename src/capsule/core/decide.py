@@ -63,7 +63,7 @@ REACTIONS: dict[Role, dict[Verdict, Move]] = {
 EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.PARK, Role.ACTION: Move.PARK}
 
 
-_ALREADY_DONE = "already done, says its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
+_ALREADY_DONE = "already done according to its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,7 +45,7 @@ _VENDORED = r"(?:^|/)(?:vendor|_vendor|vendored|third_party|node_modules|bower_c
 
 
 def is_vendored(path: str) -> bool:
-    """Tell whether a path belongs to somebody else's code that is kept here."""
+    """Tell whether a path belongs to third-party code that is kept in the project."""
     return re.search(_VENDORED, path) is not None
 
 

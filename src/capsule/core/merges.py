@@ -70,7 +70,7 @@ class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queued(self) -> bool:
-        """Tell whether anybody waited, was tested with others or went back."""
+        """Tell whether a mission waited, was tested with others or went back."""
         return bool(self.tested) or any(one.waited or one.why or one.together for one in self.passages)
 
 

@@ -61,7 +61,7 @@ def notification(stream: str, event: Event, state: MissionState) -> Notification
 
 
 def is_repeated_by_run(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
-    """Tell whether a run ended with its one item, and that item was told of."""
+    """Tell whether the end of a run only repeats the end of its one item, which was notified already."""
     items = {*ended.done, *ended.blocked, *ended.failed}
     return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"
 

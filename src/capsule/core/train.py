@@ -176,7 +176,7 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_began(self) -> str:
-        """When the turn of the one that has it began, as far as the queue knows: '' where it did not wait."""
+        """Return when the present turn began, as far as the queue knows; '' where its mission did not wait."""
         handed_in = self.train.waiting.get(self.at_it)
         last = self.train.turns[-1].ended if self.train.turns else ""
         return max(handed_in.at, last) if handed_in else ""

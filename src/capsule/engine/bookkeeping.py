@@ -80,8 +80,8 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             _send_back(state, ended, services, str(red))
             return
     else:
-        hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
-        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was judged together with it.", hint)
+        hint = f"Wait until the commits there stop; then go on with `capsule run {state.mission}`."
+        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was tested together with it.", hint)
     for warning in booked.warnings:
         note(services, state.mission, Warned(at=services.clock.now(), text=warning))
     event = Recorded(

@@ -41,7 +41,8 @@ class Campaign:
         }
 
     def interrupted_after_close(self) -> list[QueuePosition]:
-        """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
+        """Return missions that were killed after their item was closed and before it was archived: no queue has
+        them."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
         found = [each for each in closed if only_to_be_archived(load_state(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
@@ -81,7 +82,7 @@ class Campaign:
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
-        """Tell what the finished missions of this campaign did, for the one that is about to start."""
+        """Describe the finished missions of this campaign to the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
         found = {each.id for each in done if self._deed(each)}
@@ -125,14 +126,12 @@ class Campaign:
         return True
 
     def _why_not_merged(self, item: Item) -> str:
-        """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
+        """Say why an item that its tracker calls closed is not done: its work is not in the branch it is for."""
         if item.id in self._merged:
             return ""
         state = load_state(self._services, item.id)
         if state.under_way:
-            return (
-                f"the mission of {item.id} has not come to its end (capsule run {item.id}, or capsule abort {item.id})"
-            )
+            return f"the mission of {item.id} is not finished (capsule run {item.id}, or capsule abort {item.id})"
         merged = state.facts.get("merged", "") if state.finished else ""
         if merged and not self._services.trunk(state.into).holds(merged):
             return f"the merge of {item.id}, {merged[:12]}, is not in {state.into}"
@@ -140,7 +139,7 @@ class Campaign:
         return ""
 
     def _warn(self, text: str) -> None:
-        """Once: it is tried again after every item."""
+        """Warn once: the same is tried again after every item."""
         if text not in self._warned:
             self._warned.add(text)
             note(self._services, self._stream, Warned(at=self._services.clock.now(), text=text))
@@ -150,7 +149,7 @@ class Campaign:
 
     @property
     def _family(self) -> Mapping[str, Item]:
-        """Everything there is, read once a round and whenever something was closed: it may be a long way to ask."""
+        """Return all items, read once a round and after each close, as asking the tracker may be slow."""
         if not self._read:
             self._read = {item.id: item for item in self._services.tracker.under("")}
             if self.root not in self._read:  # deleted meanwhile: that is for the tracker to say
@@ -159,7 +158,7 @@ class Campaign:
 
 
 def _what_was_done(state: MissionState, events: Sequence[Event]) -> str:
-    """In the words of the last who built something; else of the last who looked at it."""
+    """Return the summary of the last phase that built something, else of the last review."""
     told: Mapping[bool, str] = {
         state.workflow.phase(event.phase).role is Role.REVIEW: event.outcome.signal.summary
         for event in events

@@ -196,7 +196,7 @@ _NAMED = 50
 
 
 def _by_exit_code(part: ProofPart, seen: Observation, wanted: Colour) -> Evidence:
-    """Make evidence of a run that told no names."""
+    """Make evidence of a test run that reported no test names."""
     observed, words = f"{_seen(seen)} (exit code only)", f"{wanted.value} (exit code only)"
     return _evidence(observed, seen.colour is wanted, seen.tail, {part: words})
 
@@ -509,7 +509,7 @@ def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -
 
 
 def _lost_tests(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
-    """Say which old test files do not fail any more with a canary in them, and did on the base with the same one."""
+    """Say which old test files pass with a canary in them now, and failed with it on the base."""
     faults = silent(seen.edits, report, places=old)
     if not faults:
         return []

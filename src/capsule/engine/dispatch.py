@@ -83,7 +83,7 @@ class JobSource(Protocol):
     guardrails: Guardrails
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
-        """The queue as it stands now, without what this run is not to try again."""
+        """Return the queue as it stands now, without what this run is not to try again."""
 
     def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
         """Name the items that are likely to touch files which these missions change."""
@@ -104,17 +104,17 @@ class ItemGroup(Protocol):
         """Name the items to work on, as things stand now."""
 
     def interrupted_after_close(self) -> Sequence[QueuePosition]:
-        """Missions that were interrupted after their item was closed: they come first."""
+        """Return missions that were interrupted after their item was closed: they come first."""
 
     def settle(self) -> list[Advanced]:
-        """Close whatever holds only what is done; how far each is that holds something."""
+        """Close each parent whose items are all done; return how far each parent is."""
 
     def left_over(self, places: Sequence[QueuePosition]) -> Mapping[str, str]:
         """Say of each item why it is not done yet."""
 
     @property
     def done(self) -> bool:
-        """Its own tracker says so."""
+        """Tell whether the tracker has closed the item that holds them."""
 
 
 class RunReport(Struct):
@@ -144,12 +144,12 @@ class RunReport(Struct):
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Items that were tried and did not finish, each with the reason."""
+        """Return items that were tried and did not finish, each with the reason."""
         return {**self.failed, **self.blocked}
 
     @property
     def halts(self) -> list[int]:
-        """The exit codes of missions that stopped."""
+        """Return the exit codes of missions that stopped."""
         return [state.halt.exit_code for state in self.states.values() if state.halt]
 
 
@@ -232,7 +232,7 @@ class InProcessRunners:
 
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
-    """The loop of a run. The report is the caller's, so that it is there however the run ends."""
+    """Work through a run. The report is the caller's, so that it is complete however the run ends."""
     began, clock = services.clock.seconds(), services.clock
     with services.journal.claim(plan.stream):
         seen = followed_run(services.journal.events, plan.stream)
@@ -322,7 +322,7 @@ class _Run(Struct):
         return self.seen.now()
 
     def _jobs(self) -> int:
-        """Return how many missions may be under way now; tell where somebody has changed that."""
+        """Return how many missions may be under way now; report a change of that number."""
         jobs = self._run.jobs
         if jobs != self.allowed:
             self.allowed = jobs
@@ -330,7 +330,7 @@ class _Run(Struct):
         return jobs
 
     def next(self) -> Item | None:
-        """The next item; where there is none, the report says why."""
+        """Choose the next item; where there is none, write the reason into the report."""
         item, run = None, self._run
         if not self._over:
             places, wanted = self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only
@@ -360,7 +360,7 @@ class _Run(Struct):
         return bool(self.stopped_by) or failed or self._run.tally.tripped
 
     def settle(self) -> None:
-        """After each item, and before the first: a run may have been killed in between."""
+        """Close what can be closed after each item, and before the first, as a run may have been killed in between."""
         for item in [item for item in self.unclosed if try_to_close(item, self.services)]:
             self.unclosed.remove(item)
         if self.plan.group:
@@ -451,7 +451,7 @@ class _Run(Struct):
             self.finish(*here.wait())
 
     def finish(self, mission: str, error: CapsuleError | None) -> None:
-        """Write up how far it came: to its archive, to a halt, to the cap, or back into the queue."""
+        """Report how far a mission came: done, blocked, failed, stopped, or back in the queue."""
         item, known, adopted = self.under_way.pop(mission)
         record_lost_agents(self.services, self.seen)
         if isinstance(error, LockHeld) and self._adopt(mission):
@@ -514,7 +514,7 @@ class _Run(Struct):
         return False
 
     def _end_run_with(self, error: CapsuleError) -> None:
-        """Let nothing new start, and what is under way finish its phase; then the run ends with this error."""
+        """Start nothing new, let what is under way finish its phase, then end the run with this error."""
         self.stopped_by = self.stopped_by or error
         if self.under_way and not self._run.used_up:
             closing = Closing(at=self.services.clock.now(), why=error.message)
@@ -522,7 +522,7 @@ class _Run(Struct):
 
     @property
     def _is_named(self) -> bool:
-        """There is nothing else to go on with: what stops the item stops the run, in its own words."""
+        """Tell whether an error of one item ends the run: it was named, or the run stops on failure."""
         return bool(self.plan.only) or self.plan.stop_on_failure
 
     def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
@@ -535,12 +535,12 @@ class _Run(Struct):
             gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
             (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
         elif not moved:
-            why = "it stopped before its first step, without a reason"
+            why = "it stopped before its first step, for an unknown reason"
             self.report.blocked[item] = f"{why}; see why: capsule run {item}"
 
 
 def _added(event: Event) -> tuple[str, ...]:
-    """The ids of items that were added."""
+    """Return the ids of items that were added."""
     if isinstance(event, Discovered):
         return tuple(event.items)
     return event.follow_ups if isinstance(event, Recorded) else ()
@@ -550,7 +550,7 @@ def _added(event: Event) -> tuple[str, ...]:
 
 
 def record_lost_agents(services: Services, run: Folded[OpenRun]) -> None:
-    """Write down the end of agents whose mission nobody runs any more: what they used is unknown.
+    """Journal the end of agents whose mission no process runs any more: what they used is unknown.
 
     The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
     """
@@ -568,8 +568,8 @@ def _finished(missions: Iterable[str], services: Services) -> set[str]:
 
 
 def _record_last_steps(missions: Iterable[str], services: Services) -> list[str]:
-    """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
-    that its last step is stored. The ids of those that are done."""
+    """Store the last step of items that were archived or blocked when the run was killed; return the ids that are
+    done."""
     done = []
     for mission in missions:
         state = load_state(services, mission)
@@ -581,8 +581,7 @@ def _record_last_steps(missions: Iterable[str], services: Services) -> list[str]
 
 
 def _archive_closed_items(missions: Iterable[str], services: Services) -> list[str]:
-    """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
-    know yet that it has come to its end. The ids of those that have now."""
+    """Archive items whose tracker closed them before the run was killed, as no queue lists them; return their ids."""
     done = []
     for mission in missions:
         if only_to_be_archived(load_state(services, mission)):

@@ -62,7 +62,7 @@ class Turn(Struct, frozen=True):
         self.job.services.journal.note(self.stream, event)
 
     def line(self, queue: MergeQueue) -> list[str]:
-        """Name those that wait, the first come first."""
+        """Name the missions that wait, first come first; those that no process runs any more are left out."""
         journal = self.job.services.journal
         epochs = journal.epochs() if queue.waiting else {}
         return [
@@ -84,7 +84,7 @@ class Turn(Struct, frozen=True):
 
 
 def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
-    """Say what a mission built on top of those before it; where that conflicts, that it does not go together."""
+    """Return the event for a merge that was built on those before it; without a commit where it conflicts."""
     return Stacked(
         at=job.services.clock.now(),
         mission=job.mission,
@@ -98,7 +98,7 @@ def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
 
 @contextmanager
 def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
-    """Hold the merge queue of the mission's branch for the block, once it is its turn."""
+    """Wait for the mission's turn in the merge queue of its branch, and hold the queue for the block."""
     services, limits = job.services, job.services.limits
     turn = Turn(job, merge_queue(services.journal.events, job.state.into))
     with ExitStack() as held:
@@ -138,7 +138,7 @@ def _hand_in(turn: Turn) -> None:
 
 
 class _Waiting:
-    """A mission in the line: it looks again and again, and gets ready what it can."""
+    """A mission that waits in the line: it polls, and prepares its merge meanwhile."""
 
     def __init__(self, turn: Turn, work: Work) -> None:
         self._turn, self._work, self._job = turn, work, turn.job
@@ -147,7 +147,7 @@ class _Waiting:
         self._told = ""
 
     def wait_for_turn(self, held: ExitStack) -> Turn:
-        """Wait; the journal is only read where somebody has written to it."""
+        """Wait; read the journal only after it has changed."""
         job, services, version = self._job, self._job.services, -1
         while True:
             if (now := services.journal.version()) != version:
@@ -172,7 +172,7 @@ class _Waiting:
             self._told = words
 
     def _prepare(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
-        """Build the merge on those before it, or have the car tested that it is the first of; tell whether it did."""
+        """Build the merge on those before it, or test the batch that it is the first of; tell whether it did either."""
         size = min(queue.car, self._limits.batch)
         reach = self._limits.gates * size
         if not ahead or not self._limits.stacks_merges or ahead >= reach + self._limits.batch:
@@ -201,7 +201,7 @@ class _Waiting:
         note(services, job.mission, proposed, (self._turn.stream, one))
 
     def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
-        """Have a car tested before its turn comes, where more than one may be tested at a time."""
+        """Test a batch before its turn comes, where several may be tested at a time."""
         job, services = self._job, self._job.services
         car = next((each for each in train[1 : self._limits.gates] if each[0].mission == job.mission), ())
         full = car and (len(car) == min(queue.car, self._limits.batch) or car[-1].mission == line[-1])

@@ -136,7 +136,7 @@ def _settled(services: Services, mission: str, state: MissionState, seen: int) -
 
 
 def close_what_is_merged(services: Services) -> list[str]:
-    """Close items that are merged, but whose tracker refused to close them then; return the ids that are closed now."""
+    """Close items that are merged and still open in their tracker; return the ids that are closed now."""
     return [item for item in merged_not_closed(services) if try_to_close(item, services)]
 
 
@@ -240,7 +240,7 @@ def _rebased(state: MissionState, services: Services) -> Rebased:
 
 
 def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
-    """The last worker, or the first where tests conflict; never later than where the mission stands."""
+    """Return the last working phase, or the first where tests conflict; never one after the present phase."""
     names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
     stands = here.rework if here.role is Role.REVIEW else here.name
     workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER]

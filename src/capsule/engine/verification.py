@@ -253,7 +253,7 @@ def _run_tests(
 
 def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
     return NoResult(
-        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
+        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or it was killed: "
         f"see {log}; {_then(state)}."
     )
 
@@ -300,10 +300,9 @@ def _require_dependencies(claim: Verification, tree: str) -> None:
     """Require that what the tree depends on is installed: with other dependencies its tests say nothing."""
     manifest, command = claim.place.missing_setup(tree)
     if manifest:
-        cause = f"{manifest} asks for other dependencies than are installed in your checkout."
-        hint = (
-            f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim.state)}."
-        )
+        cause = f"{manifest} needs other dependencies than those installed in your checkout."
+        setup = f"Set `workspace.setup: {command}`, or another command that installs them, in .capsule/config.yaml"
+        hint = f"{setup}; {_then(claim.state)}."
         raise NeedsPerson(cause, hint)
 
 

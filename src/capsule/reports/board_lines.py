@@ -124,7 +124,7 @@ def attempt_sentence(attempt: Attempt) -> str:
 
 
 def item_lines(entries: Iterable[OutlineEntry]) -> Iterator[str]:
-    """An outline: each below what holds it, and what is known of it in words."""
+    """Draw an outline: each item below its parent, with its state in words."""
     for entry in entries:
         indent = "  " * min(entry.depth, 8)
         if entry.item is None:

@@ -28,7 +28,8 @@ class LiveFile:
         self._append(mission, {"at": self._now(), "activity": clean(text)[:500]})
 
     def _append(self, mission: str, line: dict[str, str]) -> None:
-        """Only while the mission is under way: its folder goes with the archive.
+        """Append to the live file, only while the mission is under way, as its folder goes with the archive. Screens
+        alone read it, so a failed write is ignored.
 
         Screens read it and nothing else does: where it cannot be written, there is less to see, and no harm.
         """

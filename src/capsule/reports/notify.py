@@ -57,7 +57,7 @@ class Post:
         self._faults: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def send(self, letter: bytes, env: Mapping[str, str]) -> None:
-        """Every command is given the letter on its stdin, and these variables."""
+        """Run each command with the message on its stdin, and these variables."""
         if not self._commands:
             return
         if self._thread is None:

@@ -385,7 +385,7 @@ def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
 
 
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored): a stopped one obeys nobody."""
+    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored), so that it obeys again."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 

@@ -95,7 +95,7 @@ def process_table() -> ProcessTable:
 
 
 def parent_of(pid: int) -> int:
-    """Return the process that started this one; 0 where it is gone."""
+    """Return the parent's pid; 0 where the process has ended."""
     if has_proc():
         stat = _read(f"/proc/{pid}/stat")
         return int(stat.rpartition(b")")[2].split(None, 2)[1]) if stat else 0
@@ -299,7 +299,7 @@ class Supervisor:
         self._kill_all()
 
     def _kill_all(self) -> None:
-        """Kill until nobody is left, looking again after each round for forks; give up on what no signal can end."""
+        """Kill until none is left, looking again after each round for forks; give up on what no signal can end."""
         deadline = time.monotonic() + KILL_LIMIT
         while self._any_process_left() and time.monotonic() < deadline:
             for pid in self._alive_below():

@@ -299,4 +299,4 @@ def _refuse_cycles(page: BacklogPage, items: Mapping[str, Item]) -> None:
         circle = fault.args[1][::-1]
         place = page.place(page.numbers[circle[0]], "dependencies")
         words = f"{place}: items wait for each other: {' → '.join(circle)}."
-        raise TrackerError(words, "Take one of these dependencies out.") from None
+        raise TrackerError(words, "Remove one of these dependencies.") from None

@@ -166,7 +166,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
-    """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
+    """Return who else has it in progress; '' where that, or who we are, is not known."""
     theirs = bead.assignee.strip()
     if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""

@@ -346,13 +346,13 @@ class Dashboard(CapsuleApp[None]):
         self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
     def _refresh_at_once(self) -> None:
-        """Look at once: somebody sits here and waits for what came of it."""
+        """Look at once, because the user waits for the result of an action."""
         self._acted_at = time.monotonic()
         self._looking.soon()
         self._read_at_once()
 
     def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
-        """Show what a command said; `aside`, where nobody waits for it, without taking the screen."""
+        """Show what a command printed; `aside` shows it without taking the screen."""
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
             self._put_above(FailedCommand(line, said))

@@ -41,7 +41,7 @@ _TO_THE_RIGHT = ("try", "time")
 def mission_lines(
     view: MissionSummary, width: int, *, whole: bool, tail: Sequence[str] | None = None
 ) -> Iterator[Content]:
-    """All of a mission; on a wide screen its phases and its findings side by side.
+    """Draw a mission; on a wide screen its phases and its findings side by side.
 
     `whole` is every attempt with its whole evidence, else the last verdict alone. `tail` are the last lines that its
     agent printed.
@@ -200,7 +200,7 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
 
 
 def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
-    """Feedback on rework: of the phase under way, what its agent was told; of one to come, what it will be."""
+    """Draw feedback for rework: the phase under way has been given it, a later one will be."""
     under_way = {line.phase: line.told for line in view.lines if line.told}
     to_come = {phase: words for phase, words in view.feedback.items() if phase not in under_way}
     for which, told in (("this", under_way), ("the next", to_come)):

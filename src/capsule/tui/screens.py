@@ -56,13 +56,13 @@ def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
 
 
 def _lines(words: str) -> list[str]:
-    """The last ones where there are too many: what is new is at the end."""
+    """Keep the last lines where there are too many, because the newest are at the end."""
     lines = [line.expandtabs(4).rstrip() for line in printable(words).splitlines()]
     return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]
 
 
 def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
-    """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
+    """Draw costs by phase, then by attempt; unreported ones are called unknown."""
     lines = [*drawing.paragraph(agents_used(view.spent_with_parts), width, STRONG)]
     limits = [f"budget: {drawing.money(view.spent_with_parts, view.allowed)}"] if view.allowed != UNLIMITED else []
     whole_run = limits_in_words(view.allowed_in_run)
@@ -110,7 +110,7 @@ MOVING = (
     ("q, Ctrl-C", "quit; missions keep running"),
 )
 _STATUSES = {
-    MissionStatus.READY: "nobody has begun, or the next run takes it up",
+    MissionStatus.READY: "not started, or the next run continues it",
     MissionStatus.RUNNING: "an agent or a check is at work",
     MissionStatus.WAITING: "for another item, a limit or a slot",
     MissionStatus.NEEDS_YOU: "a question, a decision or an approval",
@@ -160,7 +160,7 @@ class Reading(Screen[None]):
         self.call_after_refresh(self.fill)
 
     def fill(self) -> None:
-        """With how things are now."""
+        """Draw the present state."""
         if self.is_mounted:
             page = self.query_one(Page)
             page.read(self._lines(max(20, page.room)))

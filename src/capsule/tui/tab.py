@@ -15,7 +15,7 @@ _KEYS = 0
 
 
 def in_a_browser() -> bool:
-    """Tell whether somebody looks through a browser, without a terminal."""
+    """Tell whether the screen is shown in a browser tab, without a terminal."""
     return _IN_A_BROWSER.is_set()
 
 
@@ -34,7 +34,7 @@ def _exit_with_browser_tab() -> None:
 
 
 def _remove_textual_variables() -> None:
-    """Textual reads its variables when it is loaded; a mission that is started here, and its tests, must not."""
+    """Remove Textual's variables, which it has read by now: missions started here must not inherit them."""
     import textual.constants  # noqa: PLC0415
 
     assert textual.constants.DRIVER

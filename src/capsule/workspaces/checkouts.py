@@ -100,7 +100,7 @@ def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:
-    """Move a branch from exactly this commit; False where somebody was quicker.
+    """Move a branch from exactly this commit; return False where it has moved already.
 
     Raise Refused or Overlap where one of its checkouts could not follow: `apart` are the paths that never stop it.
     """
@@ -184,7 +184,7 @@ def _changes(git: Git, old: str, new: str) -> list[Difference]:
 
 
 def bring_files(git: Git, top: Path, changes: Sequence[Difference]) -> list[str]:
-    """Bring the files alone, without the index; return what is somebody else's and was left as it is.
+    """Bring the files alone, without the index; return the paths that were left because the user changed them.
 
     Old files become new ones: deletions first, so that a folder can take the place of a file.
     """
@@ -273,7 +273,7 @@ def _export(git: Git, top: Path, arriving: Sequence[Difference], staging: Path) 
 
 
 def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
-    """Put one file in its place; False where the user was quicker, or something of theirs stands in the way."""
+    """Put one file in its place; return False where the user changed it or has something else there."""
     name = os.fsdecode(change.path)
     target = top / name
     if passes_link(top, target) or _stamp(target) != stamp:
@@ -314,7 +314,7 @@ def _put_in_place(new: Path, target: Path) -> None:
 
 
 def passes_link(top: Path, target: Path) -> bool:
-    """Tell whether a folder on the way to it is a link."""
+    """Tell whether a folder on the way to the target is a link."""
     return any(parent.is_symlink() for parent in target.parents if parent.is_relative_to(top) and parent != top)
 
 
@@ -323,7 +323,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Take away what stands in its place.") from error
+        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Remove what is in its place.") from error
 
 
 def _drop_empty_folders(folder: Path, top: Path) -> None:

@@ -152,7 +152,7 @@ class GitWorktree:
             hint = f"Rename it: git branch -m {self.branch} {self.branch}-old"
             raise Refused(f"There is a branch {self.branch} that Capsule did not make.", hint)
         if os.path.lexists(self.path):
-            raise Refused(f"{self.path} is there, and Capsule did not make it.", "Move it somewhere else.")
+            raise Refused(f"{self.path} exists, and was not made by Capsule.", "Move it somewhere else.")
         return base
 
     def _fill(self, head: str, entry: Path, *, bare: bool) -> list[str]:
@@ -352,7 +352,7 @@ class GitWorktree:
         return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        """Ask it of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
+        """Return a checkpoint's tree; rebuild it where git has removed it, as a ref keeps only its commit."""
         if checkpoint.commit == checkpoint.head:
             return checkpoint.tree
         return self._deliverable(self._git.tree_in(checkpoint.commit))
@@ -414,7 +414,7 @@ class GitWorktree:
         if is_artefact(path.encode(errors="surrogateescape"), self._artefacts):
             raise Refused(f"{path} is kept by Capsule and is no part of the work.", "Choose another path.")
         if passes_link(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
-            raise Refused(f"{path} is not a plain file in {self.path}.", "Take away what stands in its place.")
+            raise Refused(f"{path} is not a plain file in {self.path}.", "Remove what is in its place.")
         make_folder(file.parent)
         write_atomically(file, content)
 
@@ -524,7 +524,7 @@ class GitWorktree:
         if not self._base_commit:
             self._base_commit = self._refs.load().base or self._refs.put_base_back()
             if not self._base_commit:
-                raise Refused(f"There is no place for {self._mission} yet.", f"Make one: capsule prep {self._mission}")
+                raise Refused(f"{self._mission} has no worktree yet.", f"Make one: capsule prep {self._mission}")
         return self._base_commit
 
     def _set_base(self, base: str) -> None:

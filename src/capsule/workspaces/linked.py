@@ -165,7 +165,7 @@ class LinkedWorktree:
 
 
 def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
-    """Take away the `.git` file of each submodule whose git directory is gone; its files stay.
+    """Remove the `.git` file of each submodule whose git directory no longer exists; keep its files.
 
     Whoever fills a submodule while an agent or a command is let in has its git directory inside the private one, which
     goes when they go. With such a file left, every `git status` in the worktree fails.

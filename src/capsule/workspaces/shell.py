@@ -108,7 +108,7 @@ class SupervisedShell:
 
 
 def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
-    """Read what the runners behind a command have told; what the code under test left there instead is no report."""
+    """Read the reports of test runners behind a command; ignore what the code under test left in their place."""
     written = {path.name: _text(path) for path in sorted(reports.iterdir())[:_MOST_FILES]}
     if globs:
         written["begun-junit"] = ""
