@@ -125,7 +125,7 @@ def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Co
 
 def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states: Mapping[str, MissionState]) -> str:
     """Say how many agents would be started for all these items, and what such missions have cost so far."""
-    words, agents, workflows = _words(project), 0, set()
+    words, agents, workflows = words_at(project, project.git.resolve("HEAD")), 0, set()
     for item in items:
         workflow, to_do = _still_to_do(project, request, item, states.get(item.id), words)
         agents += sum(bool(workflow.phase(name).prompt) for name in to_do)
@@ -134,11 +134,6 @@ def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states
     known = f"{'the first ' if len(items) == _MOST_SHOWN else ''}{count(len(items), 'item')}"
     counted = f"retries not counted{f'; the cap is {cap}' if cap < agents else ''}"
     return f"{known}, up to {count(agents, 'agent')} ({counted}); {_cost_so_far(project, workflows)}"
-
-
-def _words(project: Project) -> Catalog:
-    """Return the workflows as a mission that starts now would have them."""
-    return words_at(project, project.git.resolve("HEAD"))
 
 
 def _still_to_do(

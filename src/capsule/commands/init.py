@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
+        named = {".capsule/prompts" if path.startswith(".capsule/prompts/") else path for path in left}
+        say(f"  git add {' '.join(sorted(named))} && git commit")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
@@ -190,11 +191,6 @@ def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[s
         yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
         yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
-
-
-def _committable(path: str) -> str:
-    """Return what to name to git for one of our files: of the prompts, their folder."""
-    return ".capsule/prompts" if path.startswith(".capsule/prompts/") else path
 
 
 def _maybe_wanted(project: Project) -> list[str]:

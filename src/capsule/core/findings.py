@@ -94,7 +94,8 @@ def review_round(ledger: Ledger, signal: Signal, first_number: int) -> ReviewRou
         asks = [Remark(text=text) for text in points(signal.feedback or signal.summary)[:MOST_REMARKS]]
     known = {finding.id: finding for finding in ledger}
     answered = {finding.id: remark for remark in remarks if not remark.asks and (finding := _named(known, remark))}
-    taken_back = {id: remark.text for id, remark in answered.items() if _takes_back(known[id], remark)}
+    withdrawn = {id: remark.text for id, remark in answered.items() if remark.status is RemarkStatus.WITHDRAWN}
+    taken_back = {id: text for id, text in withdrawn.items() if known[id].done and known[id].counted}
     asked = dict[str, None]()
     for remark in asks:
         reversed_one = known.get(remark.reverses)
@@ -129,10 +130,6 @@ def _match(known: Mapping[str, Finding], remark: Remark) -> Finding | None:
         return named
     same = (each for each in known.values() if _same(each, remark))
     return next(same, None)
-
-
-def _takes_back(finding: Finding, remark: Remark) -> bool:
-    return remark.status is RemarkStatus.WITHDRAWN and finding.done and bool(finding.counted)
 
 
 def _settled(finding: Finding, remark: Remark | None) -> Finding:
@@ -176,22 +173,13 @@ def settle_all(ledger: Ledger, signal: Signal) -> Ledger:
 def with_answers(ledger: Ledger, signal: Signal) -> Ledger:
     """Note what a worker says of the open findings: its remark by id, else its summary."""
     said = {remark.id: remark for remark in signal.findings}
-    return tuple(
-        replace(each, answer=_words(said.get(each.id), signal).strip(), done=_is_done(said.get(each.id)))
-        if each.is_open
-        else each
-        for each in ledger
-    )
+    return tuple(_with_answer(each, said.get(each.id), signal) if each.is_open else each for each in ledger)
 
 
-def _words(remark: Remark | None, signal: Signal) -> str:
-    if remark is None:
-        return signal.summary
-    return remark.text or remark.status.value or signal.summary
-
-
-def _is_done(remark: Remark | None) -> bool:
-    return remark is not None and remark.status is RemarkStatus.RESOLVED
+def _with_answer(finding: Finding, remark: Remark | None, signal: Signal) -> Finding:
+    words = (remark and (remark.text or remark.status.value)) or signal.summary
+    done = remark is not None and remark.status is RemarkStatus.RESOLVED
+    return replace(finding, answer=words.strip(), done=done)
 
 
 def afresh(ledgers: Mapping[str, Ledger]) -> dict[str, Ledger]:

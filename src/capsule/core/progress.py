@@ -57,7 +57,7 @@ def progress_of(
         queued=len(waiting),
         needs_you=needs_you,
         failed=failed,
-        spent=total(map(_reported, missions)),
+        spent=total(total(one.state.spent.values()) if one.running else one.spent for one in missions),
         budget=run.budget,
         left=time_left(took_before(own, known), [v.busy_seconds for v in running], to_do, run.jobs) if of else None,
     )
@@ -67,10 +67,6 @@ def progress_on(board: Board, run: RunSummary) -> RunProgress:
     """Tell how far a run of a board is."""
     missions = [view for view in board.missions if view.mission in run.missions or view.parent in run.missions]
     return progress_of(run, missions, board.missions, board.queued)
-
-
-def _reported(view: MissionSummary) -> Spending:
-    return total(view.state.spent.values()) if view.running else view.spent
 
 
 def took_before(own: Iterable[MissionSummary], known: Iterable[MissionSummary]) -> list[float]:

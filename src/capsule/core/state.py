@@ -378,13 +378,11 @@ def _findings(state: MissionState, event: StepEnded) -> dict[str, Ledger]:
     if event.decision.move is not Move.ADVANCE:
         return state.findings
     return {
-        judge: with_answers(ledger, event.outcome.signal) if _sends_to(state, judge, event.phase) else ledger
+        judge: with_answers(ledger, event.outcome.signal)
+        if state.workflow.phase(judge).rework == event.phase
+        else ledger
         for judge, ledger in state.findings.items()
     }
-
-
-def _sends_to(state: MissionState, judge: str, worker: str) -> bool:
-    return state.workflow.phase(judge).rework == worker
 
 
 def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:

@@ -126,7 +126,12 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     against = {piece.check for piece in refuted(found)}
     if not against or not claim.ask_alone():
         return found
-    return tuple(_asked_alone(piece) if piece.check in against else piece for piece in _make_checks(claim))
+    return tuple(
+        replace(piece, observed=f"{piece.observed}, {ASKED_ALONE}")
+        if piece.check in against and ASKED_ALONE not in piece.observed
+        else piece
+        for piece in _make_checks(claim)
+    )
 
 
 def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
@@ -135,11 +140,6 @@ def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
     named = {name for phase in claim.state.workflow.phases for name in phase.checks}
     found = (CHECKS[name](claim) for name in _ON_MERGES if name in named)
     return tuple(with_acceptance(claim, piece, claim.tree) for piece in found if piece)
-
-
-def _asked_alone(piece: Evidence) -> Evidence:
-    told = "" if ASKED_ALONE in piece.observed else f", {ASKED_ALONE}"
-    return replace(piece, observed=f"{piece.observed}{told}")
 
 
 def _make_checks(claim: Verification) -> tuple[Evidence, ...]:

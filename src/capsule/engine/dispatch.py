@@ -501,7 +501,8 @@ class _Run(Struct):
             return False
         per_item = isinstance(error, _OF_ONE_ITEM) and not (isinstance(error, BudgetSpent) and error.of_the_run)
         edited = isinstance(error, Overlap)  # nothing has failed: it goes on once the edit is committed or put away
-        if not per_item or (self._is_named and (edited or not isinstance(error, Refused))):
+        named = bool(self.plan.only) or self.plan.stop_on_failure
+        if not per_item or (named and (edited or not isinstance(error, Refused))):
             self._end_run_with(error)
         elif isinstance(error, LockHeld) and self.services.journal.holder(mission) is not None:
             report.blocked[mission] = f"{ELSEWHERE}; watch it: capsule logs {mission} -f"
@@ -519,11 +520,6 @@ class _Run(Struct):
         if self.under_way and not self._run.used_up:
             closing = Closing(at=self.services.clock.now(), why=error.message)
             self.services.journal.note(self.plan.stream, closing)
-
-    @property
-    def _is_named(self) -> bool:
-        """Tell whether an error of one item ends the run: it was named, or the run stops on failure."""
-        return bool(self.plan.only) or self.plan.stop_on_failure
 
     def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
         if state.finished:

@@ -102,7 +102,8 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
     services, limits = job.services, job.services.limits
     turn = Turn(job, merge_queue(services.journal.events, job.state.into))
     with ExitStack() as held:
-        in_line = limits.stacks_merges or not _taken_at_once(held, turn)
+        at_once = not limits.stacks_merges and not turn.line(turn.queue.now())
+        in_line = not (at_once and _try_claim(held, turn.stream, services))
         if in_line:
             _hand_in(turn)
             turn = _Waiting(turn, work).wait_for_turn(held)
@@ -113,10 +114,6 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
             if in_line and not turn.served:
                 seconds = round(services.clock.seconds() - began, 3)
                 turn.note(Served(at=services.clock.now(), mission=job.mission, key=job.step.key, seconds=seconds))
-
-
-def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
-    return not turn.line(turn.queue.now()) and _try_claim(held, turn.stream, turn.job.services)
 
 
 def _try_claim(held: ExitStack, stream: str, services: Services) -> bool:
@@ -180,7 +177,8 @@ class _Waiting:
         tree = self._work.tree()
         chain = [*queue.chain(line, tree)]
         before = [one for one in chain if one.mission in line[:ahead]]
-        settled = {one.mission for one in chain} | {name for name in line[:ahead] if _conflicts(queue, name)}
+        conflicting = {name for name, one in queue.stacked.items() if not one.commit}
+        settled = {one.mission for one in chain} | conflicting
         if {*line[:ahead]} <= settled and not self._is_up_to_date(before, tree, queue):
             self._stack(before)
             return True
@@ -217,7 +215,3 @@ class _Waiting:
         queued = Queued(at=batched.at, branch=job.state.into, ahead=line.index(job.mission))
         note(services, job.mission, queued, (self._turn.stream, batched))
         return True
-
-
-def _conflicts(queue: MergeQueue, mission: str) -> bool:
-    return mission in queue.stacked and not queue.stacked[mission].commit

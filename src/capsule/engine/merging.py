@@ -279,7 +279,9 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
     names = tuple(one.mission for one in car)
     entering = candidate
     if names[1:]:
-        entering = work.trunk.gather(car[-1].commit, candidate.onto, _batch_message(car))
+        listed = ", ".join(names)
+        message = f"Merge {len(car)} missions: {listed}\n\n{BATCH}{listed}\n"
+        entering = work.trunk.gather(car[-1].commit, candidate.onto, message)
     job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
     if turn and job.services.limits.batch > 1:
         turn.note(Batched(at=clock.now(), missions=names, tree=entering.tree, green=True, commit=entering.commit))
@@ -289,11 +291,6 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
     for one in car[1:]:
         turn.note(Served(at=clock.now(), mission=one.mission, key=job.step.key, seconds=0.0))
     return replace(report, facts={**report.facts, "merged": car[0].commit, "onto": car[0].onto})
-
-
-def _batch_message(car: Sequence[Stacked]) -> str:
-    names = ", ".join(one.mission for one in car)
-    return f"Merge {len(car)} missions: {names}\n\n{BATCH}{names}\n"
 
 
 # ---- one merge

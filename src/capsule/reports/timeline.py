@@ -126,7 +126,7 @@ class Scale:
             count = int((piece.end - first * step) // step) + 1
             marks: list[float] = [(first + number) * step for number in range(count)]
             for time in marks or [piece.start]:
-                date = _date(time, step)
+                date = _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
                     continue
@@ -161,10 +161,6 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
 
 def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
-
-
-def _date(time: float, step: int) -> str:
-    return _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
 
 
 # ---- drawn
