@@ -110,7 +110,7 @@ class CommittedTracker(Tracker, Protocol):
     ) -> tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]:
         """Return the old and new content of each file that changes, ids that were given, and remarks."""
 
-    def understood(self, data: bytes) -> tuple[Mapping[str, Item], int]:
+    def parse_file(self, data: bytes) -> tuple[Mapping[str, Item], int]:
         """Return the items that such a file holds, and the last number that was given."""
 
 

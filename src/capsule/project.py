@@ -28,7 +28,7 @@ _STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "lock
 
 
 class Project:
-    """A repository with its settings: what every command starts from. Settings are read when somebody asks for them."""
+    """A repository with its settings: what every command starts from. Settings are read at the first use."""
 
     def __init__(self, git: Git, flags: Mapping[str, object], env: Mapping[str, str] | None = None) -> None:
         self.git = git

@@ -242,7 +242,7 @@ class CliAgent(ABC):
                     stdin=stdin,
                     timeout=briefing.timeout or None,
                     idle_timeout=briefing.idle_timeout or None,
-                    last_word=partial(self.quiet_allowed, briefing, files),
+                    last_word=partial(self.allowed_silence, briefing, files),
                 )
                 tell = self.progress_reporter(briefing.mission, files)
                 ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
@@ -251,13 +251,13 @@ class CliAgent(ABC):
             return replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
         return ended
 
-    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+    def allowed_silence(self, briefing: Briefing, files: Files) -> float | None:
         """Return the seconds it may be silent now, having said its last word; None while it has not."""
         return self.quiet_after_signal if _ends_with_a_signal(briefing, files.printed) else None
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
         """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
-        if self.quiet_allowed(briefing, files) is not None:
+        if self.allowed_silence(briefing, files) is not None:
             return True
         try:
             written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""

@@ -138,12 +138,12 @@ class MissionProcesses:
                 if not ready and not rest:
                     return None
                 for runner in [each for each in self._runners if each in ready]:
-                    for told in runner.hear():
+                    for told in runner.messages():
                         if told.event:
                             self._observer.event(told.stream, told.event)
                         elif told.activity:
                             self._observer.activity(told.stream, told.activity)
-                        runner.go_on()
+                        runner.acknowledge()
                     if runner.over:
                         self._runners.remove(runner)
                         return runner.mission, runner.error()
@@ -187,7 +187,7 @@ class _Runner:
         assert self._process.stdout
         return self._process.stdout.fileno()
 
-    def hear(self) -> Iterator[_Message]:
+    def messages(self) -> Iterator[_Message]:
         """Yield the messages that have come since the last call; the last one says how it ended."""
         data = os.read(self.fileno(), 1 << 16)
         self._heard += data
@@ -199,7 +199,7 @@ class _Runner:
             self.over = told.ended
             yield told
 
-    def go_on(self) -> None:
+    def acknowledge(self) -> None:
         if not self.over:
             self._write(b".")
 
@@ -233,8 +233,8 @@ class _Runner:
             if self._listens:
                 self._process.send_signal(signal.SIGINT)
                 while not self.over and select.select([self], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    for _ in self.hear():
-                        self.go_on()
+                    for _ in self.messages():
+                        self.acknowledge()
         finally:
             if not self.over:
                 self._process.kill()

@@ -217,7 +217,7 @@ def check_agents(plan: MissionPlan, services: Services) -> None:
 
 
 def exclude_our_files(plan: MissionPlan) -> None:
-    """Tell git what to ignore: the last thing before a mission starts."""
+    """Add our files to git's ignore list: the last thing before a mission starts."""
     steps = plan.order.workflow.publishes_steps
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 

@@ -392,10 +392,10 @@ def _workflows(context: _Context) -> Iterator[Finding]:
         except CapsuleError as fault:
             yield Finding(f"workflow {name}", "wrong", fault.message, fault.hint)
         else:
-            yield Finding(f"workflow {name}", "ok", _told(context.words, workflow))
+            yield Finding(f"workflow {name}", "ok", _prompt_files(context.words, workflow))
 
 
-def _told(words: Catalog, workflow: Workflow) -> str:
+def _prompt_files(words: Catalog, workflow: Workflow) -> str:
     """Name its file, and those of its prompts that are the project's own."""
     where = words.where(workflow.name, "workflow")
     asked = [phase.prompt for phase in workflow.phases if phase.prompt and phase.prompt not in workflow.prompts]

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         except OSError as fault:
             raise CannotWrite(project.root / name, fault) from None
     commit = _write(project, new, commit=not obstacle)
-    for line in _told(wanted, new, folders):
+    for line in _results(wanted, new, folders):
         say(line)
     if commit:
         say(f"committed as {commit[:12]}")
@@ -179,7 +179,7 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
     return ""
 
 
-def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
+def _results(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
     for name in FOLDERS:
         yield f"{'made' if name in folders else 'exists':<6} {name}/"
     prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]

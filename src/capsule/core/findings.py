@@ -142,7 +142,7 @@ def _settled(finding: Finding, remark: Remark | None) -> Finding:
 
 
 def stuck(judged: ReviewRound, worker: str) -> str:
-    """Say why another round is no use, in the words of both agents; '' where one is."""
+    """Say why another round is of no use, in the words of both agents; '' where it may be of use."""
     known = {finding.id: finding for finding in judged.ledger}
     for id, now in judged.taken_back.items():
         said = f", now it says “{one_line(now)}”" if now.strip() else ""
@@ -183,7 +183,7 @@ def _with_answer(finding: Finding, remark: Remark | None, signal: Signal) -> Fin
 
 
 def afresh(ledgers: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """Count from nothing: a person has let the mission go on."""
+    """Reset the counts, after a person has let the mission go on."""
     return {phase: tuple(replace(each, counted=0) for each in ledger) for phase, ledger in ledgers.items()}
 
 
@@ -203,17 +203,17 @@ def finding_line(finding: Finding) -> str:
 
 def finding_list(ledger: Iterable[Finding]) -> str:
     """List findings for an agent, the long ones in short."""
-    return "\n".join(map(_told, ledger))
+    return "\n".join(map(_short_line, ledger))
 
 
-def _told(finding: Finding) -> str:
+def _short_line(finding: Finding) -> str:
     return f"- {finding_line(replace(finding, text=shortened(finding.text, _LONGEST_TOLD)))}"
 
 
 def told_to_reviewer(ledger: Ledger, worker: str) -> str:
     """List the findings of earlier rounds for the next one, each with the worker's answer; the open ones come first."""
     return "\n".join(
-        _told(each)
+        _short_line(each)
         + (f"\n  {worker} says: {shortened(one_line(each.answer), _LONGEST_ANSWER_TOLD)}" if each.answer else "")
         for each in sorted(ledger, key=lambda finding: not finding.is_open)
     )

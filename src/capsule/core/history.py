@@ -145,11 +145,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return sum(wait.seconds for wait in self.waits)
 
     @property
-    def let_pass(self) -> bool:
-        return let_pass(self.verdict, self.evidence)
+    def passed_despite_evidence(self) -> bool:
+        return passed_despite_evidence(self.verdict, self.evidence)
 
 
-def let_pass(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
+def passed_despite_evidence(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
     """Tell a success that the evidence contradicts, which `verify: warn` allows."""
     return verdict in SUCCESSES and bool(refuted(evidence))
 

@@ -325,7 +325,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def _examined(state: MissionState, event: StepEnded) -> MissionState:
-    """Keep an exam and what came of it; tell whoever may strike a test out which of them fail."""
+    """Keep an exam and its results; tell the phase that may strike out a test which of them fail."""
     outcome, phase = event.outcome, state.workflow.phase(event.phase)
     if outcome.exam:
         state = replace(state, exam=outcome.exam, exam_results={}, struck={})

@@ -28,7 +28,7 @@ _MOST_ROUNDS = 8
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
-    """Add to an outcome what the tracker is to be told of it."""
+    """Add to an outcome the changes that its tracker gets."""
     state = job.state
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from capsule.core.campaign import Deed, account, closing_words, is_container, progress, to_close, to_do
+from capsule.core.campaign import FinishedWork, account, closing_words, is_container, progress, to_close, to_do
 from capsule.core.decide import PROGRESS
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced, Event, ParentClosed, StepEnded, Warned
@@ -23,14 +23,14 @@ from capsule.services import Services
 
 
 class Campaign:
-    """Everything that one item holds, as a group of items for a run."""
+    """All items that one item holds, as a group for a run."""
 
     def __init__(self, root: str, services: Services, stream: str) -> None:
         self.root, self._services, self._stream = root, services, stream
         self._read: dict[str, Item] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._warned: set[str] = set()
-        self._deeds: dict[str, Deed] = {}
+        self._deeds: dict[str, FinishedWork] = {}
         self._merged: set[str] = set()
         self._archived: set[str] = set()
 
@@ -85,17 +85,19 @@ class Campaign:
         """Describe the finished missions of this campaign to the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
-        found = {each.id for each in done if self._deed(each)}
+        found = {each.id for each in done if self._finished_work(each)}
         # As they were found, one after the other: two that ended in the same second have the same stamp.
         deeds = [deed for name, deed in self._deeds.items() if name in found]
         return self._services.redact(account(item, deeds, self._family))
 
-    def _deed(self, item: Item) -> Deed | None:
+    def _finished_work(self, item: Item) -> FinishedWork | None:
         if item.id not in self._deeds:
             events = [event for _, event in self._services.journal.events(item.id)]
             state = replay(events)
             if state.finished and "merged" in state.facts:
-                self._deeds[item.id] = Deed(item, _what_was_done(state, events), state.facts["merged"], events[-1].at)
+                self._deeds[item.id] = FinishedWork(
+                    item, _what_was_done(state, events), state.facts["merged"], events[-1].at
+                )
         return self._deeds.get(item.id)
 
     # ---- who is closed at last

@@ -165,7 +165,7 @@ _DOERS: dict[str, Callable[[Job], Report]] = {
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
-    """Checks and actions that a workflow names and nobody knows, as sentences."""
+    """Return the unknown checks and actions that a workflow names, as sentences."""
     found = []
     for phase in workflow.phases:
         found += [f"phase {phase.name!r} names the unknown check {c!r}." for c in phase.checks if c not in CHECKS]
@@ -207,7 +207,7 @@ def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
         return False
     if when is None:
         return True
-    return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
+    return when.matches_item(state.item) and (not when.changed or _any_changed(state, services, when.changed))
 
 
 def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:

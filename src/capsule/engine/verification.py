@@ -147,7 +147,7 @@ class Verification(Struct):
         self.services.observer.event(self.state.mission, event)
 
     def baseline(self) -> Baseline | None:
-        """Return how the tests of the base ended, by name; None where they told no names."""
+        """Return how the tests of the base ended, by name; None where only an exit code is known."""
         if self.signed_off:
             return self.signed_off[0].baseline()
         if self.state.policy.first_tests:
@@ -161,7 +161,7 @@ class Verification(Struct):
         return baseline_of(report, again if again and again.complete else None)
 
     def new_tests(self) -> list[str]:
-        """Return the tests that are new or changed, by name; none where names are not told."""
+        """Return the tests that are new or changed, by name; none where names are not known."""
         if self.signed_off:
             return list(dict.fromkeys(name for work in self.signed_off for name in work.new_tests()))
         base, now = self.baseline(), self.now

@@ -49,7 +49,7 @@ _LEAST_USD = 0.0001
 
 
 class AgentRun(Struct, frozen=True):
-    """What an agent was told and what it answered; `before` is the tree it started from."""
+    """The input and the answer of an agent; `before` is the tree it started from."""
 
     briefing: Briefing
     transcript: Transcript

@@ -118,7 +118,7 @@ def attempt_sentence(attempt: Attempt) -> str:
     judged = f"{attempt.key}{claim} verdict {attempt.verdict}"
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
     if refuted:
-        return f"{judged}{f', {LET_PASS}' if attempt.let_pass else ''}: {'; '.join(refuted)}"
+        return f"{judged}{f', {LET_PASS}' if attempt.passed_despite_evidence else ''}: {'; '.join(refuted)}"
     seen = checked(attempt.evidence)
     return f"{judged} ({seen})" if seen else judged
 

@@ -34,7 +34,7 @@ _LONGEST = 200
 
 
 class Post:
-    """Runs commands beside us, in order. What goes wrong is kept for whoever asks."""
+    """Run commands in the background, in order, and keep their faults."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ def _what_went_wrong(ended: Ended, output: Path) -> str:
 
 
 class Notifier:
-    """An observer that calls somebody. Secrets have been taken out of what it is told."""
+    """An observer that notifies a person. Secrets are taken out before."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Notifier:
             self._tell(event, found, self._count)
 
     def activity(self, mission: str, text: str) -> None:
-        """Ignore it: activity notifies nobody."""
+        """Ignore activity."""
 
     def __enter__(self) -> Notifier:
         return self

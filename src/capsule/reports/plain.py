@@ -46,7 +46,7 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company
 from capsule.core.findings import finding_line
-from capsule.core.history import halt_status, let_pass, unverified
+from capsule.core.history import halt_status, passed_despite_evidence, unverified
 from capsule.core.run import BREAKER, Tally, agent_ended
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
@@ -246,7 +246,7 @@ class PlainReport:
     def _verdict(self, event: StepEnded, word: str) -> str:
         """Mark a success that the evidence contradicts."""
         verdict = event.decision.verdict
-        if let_pass(verdict, event.outcome.evidence):
+        if passed_despite_evidence(verdict, event.outcome.evidence):
             return self._style.paint("yellow", f"{word} ({LET_PASS})")
         return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 

@@ -99,7 +99,7 @@ def look_of(attempt: Attempt) -> Look:
 
 def caveat(attempt: Attempt) -> str:
     """Say why a success is not to be relied on; '' where it was checked, and held."""
-    if attempt.let_pass:
+    if attempt.passed_despite_evidence:
         return LET_PASS
     confirmed = evidence_counts(attempt.evidence)[EvidenceStatus.CONFIRMED]
     to_be_checked = attempt.verdict in SUCCESSES and (attempt.agent or attempt.evidence)

@@ -193,7 +193,7 @@ class BacklogTracker(BaseTracker):
                 new[path] = with_entry(new.get(path) or old[path] or b"", entry)
         return {path: data for path, data in new.items() if data != old[path]}, after.added, after.known
 
-    def understood(self, data: bytes) -> tuple[dict[str, Item], int]:
+    def parse_file(self, data: bytes) -> tuple[dict[str, Item], int]:
         """Return the items that a file of ours holds, and the last number that was given."""
         backlog = read_backlog(data, FILE)
         return backlog.items, backlog.last_id

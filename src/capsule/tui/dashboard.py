@@ -121,7 +121,7 @@ class Dashboard(CapsuleApp[None]):
         return board.missions, board.runs, board.merges
 
     def _looked(self, got: Board | CapsuleError) -> None:
-        self._stale |= self.model.saw(got)
+        self._stale |= self.model.take_board(got)
         self._read_items()
         self._draw()
 

@@ -135,7 +135,7 @@ def status_sign(status: MissionStatus) -> Content:
 def verdict_of(attempt: Attempt) -> tuple[str, str]:
     """Return what became of a claim, and its style."""
     style = STYLES[shared.VERDICTS[attempt.verdict].tone] if attempt.verdict else FAINT
-    return shared.judged(attempt), UNSURE if attempt.let_pass else style
+    return shared.judged(attempt), UNSURE if attempt.passed_despite_evidence else style
 
 
 def phase_verdict(line: PhaseLine, width: int) -> Content:

@@ -58,7 +58,7 @@ class DashboardModel:
 
     # ---- what comes in
 
-    def saw(self, got: Board | CapsuleError) -> bool:
+    def take_board(self, got: Board | CapsuleError) -> bool:
         """Take in a board; return whether a mission changed its status, because its item may have changed, too."""
         if isinstance(got, CapsuleError):
             self._trouble["journal"] = got

@@ -102,12 +102,12 @@ class SupervisedShell:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = sandbox_error(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
-        report = _told(reports, cwd, log, began, junit) if reports else TestReport()
+        report = _reported_tests(reports, cwd, log, began, junit) if reports else TestReport()
         text = readable(fault or tail or ended.detail)
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report, beside=beside)
 
 
-def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
+def _reported_tests(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
     """Read the reports of test runners behind a command; ignore what the code under test left in their place."""
     written = {path.name: _text(path) for path in sorted(reports.iterdir())[:_MOST_FILES]}
     if globs:

@@ -103,7 +103,7 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
     return GitStateStore(
         git,
         committed.rewrite,
-        committed.understood,
+        committed.parse_file,
         tracker.own_files(),
         SystemClock().now,
         home=home,
