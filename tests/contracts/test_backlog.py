@@ -325,7 +325,7 @@ FAULTS = {
     ),
     "unknown dependency": (f"{HEAD}{ITEM}    dependencies: [WRK-010]\n", "line 7: WRK-001: it depends on", "WRK-001?"),
     "odd dependency": (f"{HEAD}{ITEM}    dependencies: [somebody]\n", 'depends on "somebody"', "up to 9"),
-    "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Take one"),
+    "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Remove one"),
     "bomb": ("a: &a [x]\nb: [" + "*a, " * 20 + "*a]\n", "21 YAML aliases", "10 are the most"),
     "bomb in braces": ('{"a":&a [x], "b":[' + "*a, " * 20 + "*a]}\n", "21 YAML aliases", "10 are the most"),
     "bomb behind a quote": ('{"x": [{" &x":&a [x]}, ' + "*a, " * 20 + "x]}\n", "20 YAML aliases", "10 are the most"),

@@ -108,7 +108,7 @@ PLANTED = {
     "no settings": ('rm "$COMMON/config"', ".git/config was removed"),
     "a link for settings": (
         'cp "$COMMON/config" ../c; rm "$COMMON/config"; ln -s "$PWD/../c" "$COMMON/config"',
-        "no file",
+        "not a regular file",
     ),
     "a hook": ('echo evil > "$COMMON/hooks/post-checkout"', "hooks/post-checkout appeared"),
     "another text for a hook": ('echo evil >> "$COMMON/hooks/pre-commit"', "hooks/pre-commit was changed"),
@@ -139,7 +139,7 @@ PLANTED = {
     "no HEAD": ('rm "$COMMON/HEAD"', ".git/HEAD was removed"),
     "a pipe for packed refs": ('rm -f "$COMMON/packed-refs"; mkfifo "$COMMON/packed-refs"', ".git/packed-refs"),
     "a pipe for an index": ('rm "$COMMON/index"; mkfifo "$COMMON/index"', ".git/index was not a regular file"),
-    "a pipe for settings": ('rm "$COMMON/config"; mkfifo "$COMMON/config"', "no file"),
+    "a pipe for settings": ('rm "$COMMON/config"; mkfifo "$COMMON/config"', "not a regular file"),
     "a pipe for a hook": ('mkfifo "$COMMON/hooks/post-merge"', "hooks/post-merge appeared"),
     "a pipe for attributes": ('mkfifo "$COMMON/info/attributes"', "info/attributes appeared"),
     "a pipe for ignored files": (
