@@ -373,7 +373,7 @@ def test_work_that_is_committed_already_is_not_put_back(desk: Desk) -> None:
 
 
 def test_it_is_not_rebased(desk: Desk) -> None:
-    with pytest.raises(Refused, match="follows main by itself"):
+    with pytest.raises(Refused, match="follows main automatically"):
         desk.place.rebase(desk.base)
 
 

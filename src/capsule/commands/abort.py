@@ -11,7 +11,7 @@ import argparse
 
 from capsule.app.endings import abandon
 from capsule.commands.arguments import item_argument, say, warn
-from capsule.core.item import Blocked, check_id
+from capsule.core.item import check_id
 from capsule.core.ledger import DECISION
 from capsule.project import open_project
 
@@ -34,12 +34,10 @@ def run(args: argparse.Namespace) -> int:
         say(f"  salvaged:    {ended.salvage}")
     blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
     if blocked:
-        say(f"  next:        {_frees(mission, blocked)}")
+        unblock = (
+            f"capsule approve {mission}" if blocked.kind == DECISION else f'capsule unblock {mission} --notes "..."'
+        )
+        say(f"  next:        {unblock}")
     else:
         say(f"  start over:  capsule run {mission}")
     return 0
-
-
-def _frees(item_id: str, blocked: Blocked) -> str:
-    """Return the command after which the queue takes a blocked item again."""
-    return f"capsule approve {item_id}" if blocked.kind == DECISION else f'capsule unblock {item_id} --notes "..."'

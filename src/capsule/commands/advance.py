@@ -1,4 +1,4 @@
-"""Move an item of the backlog one step on, or to a phase.
+"""Move a backlog item to its next step, or to a phase.
 
 New and researching items become scoped, scoped ones ready, ready ones start, and one in progress goes to its next
 phase. --to PHASE goes forward if the documents of every phase in between exist, and backward always. Beads have no
@@ -17,7 +17,7 @@ import argparse
 
 from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, item_argument, say, warn
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.project import open_project
 
 
@@ -31,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     moved = advance(project, args.item, to=args.to or "", no_commit=args.no_commit)
     warn(moved.warnings)
-    say(f"{moved.before.id} is {stands_at(moved.after)}; it was {stands_at(moved.before)}.")
+    say(f"{moved.before.id} is {status_and_phase(moved.after)}; it was {status_and_phase(moved.before)}.")
     return 0

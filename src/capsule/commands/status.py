@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     in_a_list = tracker.traits.by_status
     known = tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if in_a_list or item.status is not Status.DONE]
-    items = [item for item in every if _matches(item, wanted)] if wanted else every
+    items = [item for item in every if all(values & _values(item, name) for name, values in wanted.items())]
     warn(f"warning: {warning}" for warning in tracker.warnings)
     if args.json:
         print(msgspec.json.format(msgspec.json.encode([_plain(item) for item in as_shown(items)]), indent=2).decode())
@@ -132,10 +132,6 @@ def _conditions(text: str) -> dict[str, set[str]]:
 def _check_known(word: str, known: Sequence[str], message: str, hint: str) -> None:
     if word not in known:
         raise UsageError(message, did_you_mean(word, known, hint))
-
-
-def _matches(item: Item, wanted: Mapping[str, set[str]]) -> bool:
-    return all(values & _values(item, name) for name, values in wanted.items())
 
 
 def _values(item: Item, name: str) -> set[str]:
@@ -247,7 +243,7 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
-    """Tell what is running, by its lock, and what was begun and is held by nobody.
+    """List the missions that are running, by their locks, and those that were begun and are not running.
 
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
