@@ -222,7 +222,7 @@ def test_papers_of_another_item_are_no_part_of_a_step_wherever_the_place_has_mov
     desk.repo.commit("x-2 BUILD", **{papers: "- [x] one\n"})
     booked = desk.book(point)
     assert desk.show(booked, papers) == "- [x] one"
-    assert {path for path in desk.repo.git("diff", "--name-only", f"{booked}~1", booked).split()} == {*WORK, "ITEMS"}
+    assert set(desk.repo.git("diff", "--name-only", f"{booked}~1", booked).split()) == {*WORK, "ITEMS"}
 
 
 def test_lines_that_both_changed_are_as_on_the_branch_and_told(desk: Desk) -> None:
