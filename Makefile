@@ -71,6 +71,14 @@ reference: $(VENV)/.dev ## write docs/reference from the code, and SPEC.md from 
 pictures: $(VENV)/.dev ## draw docs/pictures from a real run of the demo
 	$(BIN)/python tools/pictures
 
+docs: $(VENV)-docs/.ready ## the documents as a site, in build/site/html; broken links end it
+	@$(VENV)-docs/bin/python tools/site
+
+$(VENV)-docs/.ready: requirements-docs.txt
+	@$(PYTHON) -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
 $(VENV)/.ready: pyproject.toml requirements.txt
 	@tools/install $(PYTHON) $(VENV) requirements.txt
 	@touch $@
@@ -86,6 +94,6 @@ $(VENV)/.warm: $(VENV)/.dev
 	@touch $@
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
+	rm -rf $(VENV) $(VENV)-docs build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix live soak tables crash lies bench reference pictures clean
+.PHONY: help demo test check format lint types contracts fix live soak tables crash lies bench reference pictures docs clean

@@ -138,8 +138,8 @@ def test_what_is_typed_and_what_comes_of_it_stand_in_order(played: Played) -> No
     assert [station for station in stations if station not in lines] == []
 
 
-def test_the_readme_shows_what_it_prints(played: Played) -> None:
-    [shown] = blocks((ROOT / "README.md").read_text(), "backlog-demo")
+def test_the_page_about_backlogs_shows_what_it_prints(played: Played) -> None:
+    [shown] = blocks((ROOT / "docs/how-to/work-a-backlog.md").read_text(), "backlog-demo")
     assert pattern(f"...\n{shown}...\n").fullmatch(played.said), played.said
 
 

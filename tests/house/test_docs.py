@@ -130,13 +130,32 @@ def test_workflows_shown_are_sound(where: str, text: str) -> None:
     assert unknown_names(workflow) == []
 
 
+# ---- the site
+
+
+@pytest.mark.promise("house.documents")
+def test_the_menu_of_the_site_leads_to_every_page() -> None:
+    site = _tool("site")
+    names = {path.relative_to(ROOT).as_posix() for path in DOCUMENTS}
+    assert site.unlisted(names - site.LEFT_OUT) == []
+    assert site.unlisted({"docs/how-to/nobody-links-here.md"}) == [
+        "docs/how-to/nobody-links-here.md is not in the menu of mkdocs.yml"
+    ]
+
+
+@pytest.mark.promise("house.documents")
+def test_pages_of_the_site_have_plain_fences() -> None:
+    marked = "```yaml settings\nagent: scripted\n```\n> ```text\n> x\n> ```\n"
+    assert _tool("site").MARK.sub(r"\1\2", marked) == marked.replace(" settings", "")
+
+
 # ---- promises and their tests
 
 
-def _spec() -> ModuleType:
-    """Load tools/spec, which is a program without a suffix."""
-    loader = SourceFileLoader("spec", str(ROOT / "tools" / "spec"))
-    module = module_from_spec(spec_from_loader("spec", loader) or pytest.fail())
+def _tool(name: str) -> ModuleType:
+    """Load a program of tools, which has no suffix."""
+    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
+    module = module_from_spec(spec_from_loader(name, loader) or pytest.fail())
     loader.exec_module(module)
     return module
 
@@ -151,7 +170,7 @@ def test_every_promise_is_held_by_a_test_and_the_page_is_up_to_date() -> None:
 
 @pytest.mark.slow
 def test_a_promise_without_a_test_and_a_mark_without_a_promise_are_named() -> None:
-    spec = _spec()
+    spec = _tool("spec")
     held = spec.holders()
     assert len(held) > 200
     assert spec.faults(held) == []
