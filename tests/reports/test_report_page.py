@@ -17,8 +17,8 @@ from capsule.core.history import Diff, FileChange, MissionSummary
 from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
 from capsule.core.status import MissionStatus
+from capsule.pages.report import POLICY, page
 from capsule.reports.facts import report_facts as facts
-from capsule.reports.html import POLICY, page
 from capsule.reports.markdown import markdown
 
 NASTY = (

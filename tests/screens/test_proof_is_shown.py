@@ -16,9 +16,9 @@ from capsule.core.evidence import Colour, Evidence, Observation
 from capsule.core.history import MissionSummary
 from capsule.core.report import Report
 from capsule.core.worklog import entry, summary
+from capsule.pages.report import page
 from capsule.reports.board_lines import board_lines
 from capsule.reports.facts import mission_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 from capsule.reports.show import show_lines
 from capsule.reports.style import Style

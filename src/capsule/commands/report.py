@@ -41,7 +41,6 @@ from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
 from capsule.project import Project, open_project, tracker_if_there
 from capsule.reports.facts import report_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 from capsule.reports.style import output_width
 from capsule.system.clock import SystemClock
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         text = json.dumps(report_facts(report), indent=2) + "\n"
     else:
-        text = page(report) if args.html else markdown(report, _width())
+        text = _page(report) if args.html else markdown(report, _width())
         text = text.encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
@@ -92,6 +91,12 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(file, text)
     print(file.absolute())
     return 0
+
+
+def _page(report: Report) -> str:
+    from capsule.pages.report import page  # noqa: PLC0415 - start-up: templates are for pages only
+
+    return page(report)
 
 
 def _width() -> int:

@@ -170,7 +170,7 @@ def _ride(one: Passage, longest: float) -> tuple[str, ...]:
 
 
 def _batch(batch: BatchTest) -> str:
-    indent, sign = "  " if batch.part else "", "✓" if batch.green else "✗"
+    indent, sign = "  " if batch.part else "", words.look_of_batch(batch).sign
     return (
         f"{indent}- {sign} {plain(', '.join(batch.missions))}: {words.batch_words(batch)} ({duration(batch.seconds)})"
     )

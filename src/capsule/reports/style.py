@@ -98,4 +98,4 @@ def _folded(line: str, width: int) -> list[str]:
 
 def printable(text: str) -> str:
     """A stranger's text with its lines and its indentation, unable to steer a terminal."""
-    return _STEERING.sub("", text)
+    return text if text.isprintable() else _STEERING.sub("", text)

@@ -382,6 +382,10 @@ def batch_words(batch: BatchTest) -> str:
     return "red, halved" if batch.bisected else "red"
 
 
+def look_of_batch(batch: BatchTest) -> Look:
+    return Look(Tone.GOOD, "✓") if batch.green else Look(Tone.BAD, "✗")
+
+
 def change_words(diff: Diff) -> str:
     return f"+{diff.added:,} −{diff.removed:,} in {count(len(diff.files), 'file')}" if diff.files else ""
 
