@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from capsule.app.changes import MOST_LINES
 from capsule.cli import main
 from capsule.core.event import Event, RunEnded, RunStarted, Spawned
 from capsule.core.item import Item, Lineage
@@ -213,6 +215,25 @@ def test_what_is_only_kept_about_a_mission_is_no_change_of_it(
     write(prepared().delivered(merged, onto=onto))
     [mission] = told_in(report("--json"))["missions"]
     assert [file["path"] for file in mission["diff"]["files"]] == ["README"]
+
+
+def test_the_page_of_one_mission_shows_its_diff(report: Report, write: Write, a_repo: Repo) -> None:
+    onto = a_repo.head()
+    merged = a_repo.commit("work", README="<one>\ntwo\n", BACKLOG__yaml=f"{_EMPTY}last_id: 1\n", blob__bin="\0")
+    write(prepared().delivered(merged, onto=onto), prepared("y"))
+    page = report("x-1", "--html", "-").out
+    assert "<code>&lt;one&gt;</code>" in page and "last_id" not in page
+    assert re.findall(r'<details class="diff".*?<code>(.*?)</code>', page) == ["README", "blob.bin"]
+    assert 'class="diff"' not in report("--html", "-").out
+    assert 'class="diff"' not in report("y", "--html", "-").out
+
+
+def test_a_diff_that_nobody_reads_is_only_counted(report: Report, write: Write, a_repo: Repo) -> None:
+    onto = a_repo.head()
+    merged = a_repo.commit("work", README="one\n", long="x\n" * MOST_LINES)
+    write(prepared().delivered(merged, onto=onto))
+    page = report("x-1", "--html", "-").out
+    assert "+5,001" in page and 'class="diff"' not in page
 
 
 def test_a_first_commit_is_counted_against_nothing(report: Report, write: Write, a_repo: Repo) -> None:

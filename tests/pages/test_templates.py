@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from capsule.core.proven import Proof
 from capsule.pages.environment import HERE, environment, macro
 
 TEMPLATES = sorted((HERE / "templates").glob("*.html"))
@@ -35,3 +36,11 @@ def test_what_stands_between_backticks_is_code_and_still_text() -> None:
 def test_a_part_can_be_drawn_by_itself() -> None:
     assert macro("parts.html", "tiles", [("cost", "$1", NASTY)]).count("<script>") == 0
     assert "<dt>cost</dt><dd>$1</dd>" in macro("parts.html", "tiles", [("cost", "$1", "")])
+
+
+def test_tests_are_named_by_what_became_of_them() -> None:
+    proof = Proof(proven=("red by name (1 new)",), tests={"new": ("test_a[<1>]",)}, survivors=("`a > b` in pay.py",))
+    drawn = macro("evidence.html", "proof", proof)
+    assert 'new tests <span class="soft">(1)</span>' in drawn
+    assert "<li><code>test_a[&lt;1&gt;]</code></li>" in drawn
+    assert "<li><code>a &gt; b</code> in pay.py: every test still passes</li>" in drawn

@@ -70,5 +70,7 @@ def test_every_colour_of_the_page_can_be_read_on_every_ground(theme: str) -> Non
     pairs = [(ink, ground) for ink in ("ink", "soft", "live") for ground in ("page", "card", "track")]
     pairs += [(tone, ground) for tone in ("good", "bad", "warn") for ground in ("page", "card")]  # signs
     pairs += [(tone, f"{tone}-bg") for tone in TONES] + [("ink", "warn-bg")]
+    code = ("ink", "word", "string", "name", "quiet", "soft")
+    pairs += [(ink, ground) for ink in code for ground in ("card", "good-bg", "bad-bg")]
     ratios = {pair: contrast(Color.parse(colours[pair[0]]), Color.parse(colours[pair[1]])) for pair in pairs}
     assert {pair: round(ratio, 2) for pair, ratio in ratios.items() if ratio < LEAST} == {}

@@ -22,19 +22,18 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec.structs import replace
-
+from capsule.app.changes import diff_text, with_diffs
 from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import CAMPAIGN, MERGES, RUN, is_run
-from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
+from capsule.core.history import RunSummary
 from capsule.core.item import check_id
 from capsule.core.merges import merge_records
 from capsule.core.report import Report, nested
@@ -45,17 +44,9 @@ from capsule.reports.markdown import markdown
 from capsule.reports.style import output_width
 from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
-from capsule.system.git import Git
-from capsule.system.git_objects import shown
-from capsule.workspaces.trees import all_artefacts, is_artefact
-
-Pairs = tuple[tuple[str, str], ...]
-Counted = Mapping[tuple[str, str], list[FileChange]]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _NAMED = 8
-_PAIR = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}\n")
-_NUMSTAT = ("diff-tree", "--stdin", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +70,12 @@ def run(args: argparse.Namespace) -> int:
             raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
         if file.exists() and not file.is_file():
             raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
-    report = gather(open_project(args.project_dir), items, args.run or "", args.since or "")
+    project = open_project(args.project_dir)
+    report = gather(project, items, args.run or "", args.since or "")
     if args.json:
         text = json.dumps(report_facts(report), indent=2) + "\n"
     else:
-        text = _page(report) if args.html else markdown(report, _width())
+        text = _page(report, project) if args.html else markdown(report, _width())
         text = text.encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
@@ -93,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _page(report: Report) -> str:
+def _page(report: Report, project: Project) -> str:
     from capsule.pages.report import page  # noqa: PLC0415 - start-up: templates are for pages only
 
-    return page(report)
+    return page(report, diff_text(project, report.missions[0]) if report.alone else "")
 
 
 def _width() -> int:
@@ -118,7 +110,7 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
         summaries = [reader.summary(name, as_of) for name in kept]
         title = _title(reader, items, since, run, names)
         trains = [reader.train(stream) for stream in reader.journal.streams() if stream.startswith(MERGES)]
-    missions = with_diffs(project.git, summaries, all_artefacts(tracker_if_there(project).own_files()))
+    missions = with_diffs(project, summaries)
     merges = tuple(record for record in merge_records(trains, summaries) if record.queued)
     return Report(
         project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run, merges=merges
@@ -204,69 +196,3 @@ def _title(
     if items:
         return ", ".join(items[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
     return f"All missions since {since}" if since else "All missions"
-
-
-# ---- changed lines: two or three questions to git, however many missions there are
-
-
-def with_diffs(git: Git, summaries: Sequence[MissionSummary], bookkeeping: Sequence[str] = ()) -> list[MissionSummary]:
-    """Count what each mission changed, without files that are only kept about it."""
-    asked = [summary.to_compare() for summary in summaries]
-    pairs = {pair for compared, _ in asked for pair in compared}
-    trees = _trees(git, {name for pair in pairs for name in pair})
-    if any(old.endswith("^") and old not in trees for old, _ in pairs):  # before a first commit there was nothing
-        nothing = git.content("hash-object", "-t", "tree", "--stdin", input=b"").out.decode().strip()
-        trees |= {old: nothing for old, _ in pairs if old not in trees and old.removesuffix("^") in trees}
-    known = {(trees[old], trees[new]) for old, new in pairs if old in trees and new in trees}
-    counted = _numstat(git, [(old, new) for old, new in known if old != new], bookkeeping)
-    return [
-        replace(each, diff=_diff(*question, trees, counted)) for each, question in zip(summaries, asked, strict=True)
-    ]
-
-
-def _diff(pairs: Pairs, note: str, trees: Mapping[str, str], counted: Counted) -> Diff:
-    found: dict[str, FileChange] = {}
-    for old, new in pairs:
-        if old not in trees or new not in trees:
-            return Diff(note="its commits are no longer in the repository, so its changes are unknown")
-        for file in counted.get((trees[old], trees[new]), ()):
-            one = found.get(file.path)
-            if one and (one.added is None or file.added is None):
-                found[file.path] = FileChange(file.path, None, None)
-            elif one:
-                added, removed = (one.added or 0) + (file.added or 0), (one.removed or 0) + (file.removed or 0)
-                found[file.path] = FileChange(file.path, added, removed)
-            else:
-                found[file.path] = file
-    files = sorted(found.values(), key=lambda file: (-(file.added or 0) - (file.removed or 0), file.path))
-    return Diff(files=tuple(files), note=note)
-
-
-def _trees(git: Git, names: Collection[str]) -> dict[str, str]:
-    """Return the tree of each revision that exists."""
-    asked = sorted(names)
-    if not asked:
-        return {}
-    lines = "".join(f"{name}^{{tree}}\n" for name in asked).encode()
-    rows = git.content("cat-file", "--batch-check=%(objectname) %(objecttype)", input=lines).out.decode().splitlines()
-    answers = zip(asked, (row.rsplit(" ", 1) for row in rows), strict=True)
-    return {name: oid for name, (oid, kind) in answers if kind == "tree"}
-
-
-def _numstat(git: Git, pairs: Sequence[tuple[str, str]], bookkeeping: Sequence[str]) -> Counted:
-    if not pairs:
-        return {}
-    asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()
-    found: dict[tuple[str, str], list[FileChange]] = {}
-    files: list[FileChange] = []
-    for record in git.content(*_NUMSTAT, input=asked).out.split(b"\0"):
-        row = record
-        while head := _PAIR.match(row):
-            old, new = head[0].decode().split()
-            files, row = found.setdefault((old, new), []), row[head.end() :]
-        if row:
-            added, removed, path = row.split(b"\t", 2)
-            binary = added == b"-"
-            if not is_artefact(path, bookkeeping):
-                files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
-    return found

@@ -61,8 +61,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The merge queues in which one of the missions waited, was tested with others or went back."""
 
     @property
+    def alone(self) -> bool:
+        """Tell whether it is about one mission, and not about a run."""
+        return len(self.missions) == 1 and not self.run
+
+    @property
     def heading(self) -> str:
-        if len(self.missions) == 1 and not self.run:
+        if self.alone:
             return f"{self.missions[0].mission}: {self.missions[0].title}"
         return self.title
 

@@ -65,6 +65,7 @@ def environment() -> Environment:
     }
     made.globals |= {
         "comparable_claim": comparable_claim,
+        "diff_files": _diff_files,
         "elided": elided,
         "pictures": timeline,
         "proof_of": proof_of,
@@ -73,6 +74,12 @@ def environment() -> Environment:
         "words": words,
     }
     return made
+
+
+def _diff_files(text: str) -> list[Any]:
+    from capsule.pages.diff import files  # noqa: PLC0415 - start-up: Pygments is for diffs only
+
+    return files(text)
 
 
 def _without_controls(value: object) -> object:

@@ -17,9 +17,11 @@ MOST_SECTIONS = 60
 """Of a long list of missions, so many of the newest are told in full."""
 
 
-def page(report: Report) -> str:
+def page(report: Report, diff: str = "") -> str:
+    """Draw a report; `diff` is what its only mission changed."""
     values = {
         "css": Markup((HERE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - a file of ours
+        "diff": diff,
         "policy": POLICY,
         "report": report,
         "shares": _shares(report),

@@ -67,7 +67,7 @@ def _blocks(report: Report) -> Iterator[str]:
     if not report.missions:
         yield f"{words.NO_MISSIONS} Start one: `{words.HOW_TO_BEGIN}`"
         return
-    if len(report.missions) == 1 and not run:
+    if report.alone:
         yield from _mission(report.missions[0], 2)
         yield from _merges(report)
         return

@@ -10,7 +10,7 @@ from capsule.core.budget import Spending, duration, in_words, price
 from capsule.core.event import Accepted, Allowance
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.exam import joining
-from capsule.core.findings import finding_line
+from capsule.core.findings import FindingStatus, finding_line
 from capsule.core.forecast import in_minutes
 from capsule.core.history import (
     SUCCESSES,
@@ -67,6 +67,11 @@ EVIDENCE = {
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
     EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
     EvidenceStatus.ACCEPTED: Look(Tone.WARN, "!"),
+}
+FINDINGS = {
+    FindingStatus.OPEN: Look(Tone.WARN, "○"),
+    FindingStatus.RESOLVED: Look(Tone.GOOD, "✓"),
+    FindingStatus.WITHDRAWN: Look(Tone.QUIET, "–"),
 }
 _CHECKED = {
     EvidenceStatus.CONFIRMED: "held",
@@ -205,7 +210,7 @@ def proof(piece: Evidence, most: int = 12) -> str:
     return "\n".join(printable(piece.detail).strip().splitlines()[-most:])
 
 
-_KINDS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}
+TESTS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}
 _MOST_TESTS = 12
 
 
@@ -215,7 +220,7 @@ def proof_rows(proof: Proof) -> Iterator[tuple[str, str]]:
     yield from (("only said", f"{each.phase}: {each.summary or 'it passed'}") for each in proof.reviews)
     for kind, names in proof.tests.items():
         more = f" and {len(names) - _MOST_TESTS} more" if len(names) > _MOST_TESTS else ""
-        yield _KINDS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
+        yield TESTS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
     yield from (("not covered", f"{place}: {NOT_EXECUTED}") for place in proof.not_covered)
     yield from (("survived", f"{line}: {SURVIVED}") for line in proof.survivors)
 
