@@ -27,13 +27,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from capsule.app.changes import diff_text, with_diffs
+from capsule.app.inbox import questions_of
 from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import CAMPAIGN, MERGES, RUN, is_run
-from capsule.core.history import RunSummary
+from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.inbox import Question, inbox
 from capsule.core.item import check_id
 from capsule.core.merges import merge_records
 from capsule.core.report import Report, nested
@@ -112,9 +117,20 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
         trains = [reader.train(stream) for stream in reader.journal.streams() if stream.startswith(MERGES)]
     missions = with_diffs(project, summaries)
     merges = tuple(record for record in merge_records(trains, summaries) if record.queued)
-    return Report(
+    report = Report(
         project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run, merges=merges
     )
+    return replace(report, questions=_questions(project, report.missions))
+
+
+def _questions(project: Project, missions: tuple[MissionSummary, ...]) -> tuple[Question, ...]:
+    """Return what of these missions needs a person; without a tracker, what the journal says has to do."""
+    board, known = Board(missions=missions), {each.mission for each in missions}
+    try:
+        found = questions_of(project, board)
+    except CapsuleError:
+        found = inbox(board, None)
+    return tuple(each for each in found if each.id in known)
 
 
 def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:

@@ -12,9 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from capsule import __version__
-from capsule.core.budget import duration
+from capsule.core.budget import duration, in_words
 from capsule.core.event import cut
 from capsule.core.history import comparable_claim
+from capsule.core.inbox import needs_you
 from capsule.core.proven import proof_of
 from capsule.core.text import count
 from capsule.pages import timeline
@@ -61,6 +62,7 @@ def environment() -> Environment:
         "numbered": lambda rows: list(enumerate(rows, 1)),
         "took": words.took,
         "when": words.when,
+        "in_words": in_words,
         "money": words.money,
     }
     made.globals |= {
@@ -68,6 +70,7 @@ def environment() -> Environment:
         "diff_files": _diff_files,
         "elided": elided,
         "pictures": timeline,
+        "needs_you": needs_you,
         "proof_of": proof_of,
         "version": __version__,
         "whole": LONGEST_QUESTION,

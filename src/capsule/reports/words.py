@@ -32,7 +32,7 @@ from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, Tone, count_statuses
-from capsule.core.text import count
+from capsule.core.text import count, times
 from capsule.core.train import BatchTest, Car, MergeSummary
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
@@ -62,6 +62,7 @@ VERDICTS = {
     "interrupted": Look(Tone.QUIET, Mark.INTERRUPTED),
     "under way": Look(Tone.LIVE, Mark.NOW),
 }
+MENDED = Look(Tone.WARN, Mark.AGAIN)
 EVIDENCE = {
     EvidenceStatus.CONFIRMED: Look(Tone.GOOD, "✓"),
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
@@ -93,11 +94,14 @@ def tone_of(summary: MissionSummary) -> Tone:
 
 
 def outcome_of(attempt: Attempt) -> str:
-    """`PASS`, `PASS, unverified`, `interrupted`."""
-    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt))))
+    """`PASS`, `PASS, unverified`, `REFUTED, mended at attempt 3`, `interrupted`."""
+    mended = f"mended at attempt {attempt.mended}" if attempt.mended else ""
+    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt), mended)))
 
 
 def look_of(attempt: Attempt) -> Look:
+    if attempt.mended:
+        return MENDED
     look, doubt = VERDICTS.get(attempt.verdict or attempt.how, Look(Tone.QUIET, "·")), caveat(attempt)
     return look._replace(tone=Tone.WARN if doubt == LET_PASS else Tone.QUIET) if doubt else look
 
@@ -267,6 +271,49 @@ def agents_used(spent: Spending) -> str:
 # ---- several missions
 
 
+def first_sentence(report: Report) -> str:
+    """`3 of 6 done, 3 need you. Agents claimed success wrongly 7 times; all caught. $6.21, 2 h 45 min.`"""
+    totals, run = report.totals, report.run
+    price = money(totals.spending)
+    cost = {"unknown": "Cost unknown, ", "–": ""}.get(price, f"{price.replace('at', 'At', 1)}, ")
+    took = duration(int(run.seconds) if run else totals.busy_seconds)
+    return f"{_how_far(report)}. {_honesty(totals)}. {cost}{took}."
+
+
+def _how_far(report: Report) -> str:
+    if report.alone:
+        [only] = report.missions
+        at = f" at {clean(only.phase)}" if only.phase else ""
+        return f"{only.status.words.capitalize()}{at}"
+    statuses = report.statuses
+    others = count_statuses({status: number for status, number in statuses.items() if status is not MissionStatus.DONE})
+    return ", ".join(filter(None, (f"{statuses[MissionStatus.DONE]:,} of {len(report.missions):,} done", others)))
+
+
+def _honesty(totals: Totals) -> str:
+    wrong, caught = totals.claimed_wrongly, totals.caught
+    if not wrong:
+        return "No claim of success was refuted" if totals.claims else "No claim was checked"
+    return f"Agents claimed success wrongly {times(wrong)}; {caught_words(wrong, caught)}"
+
+
+def caught_words(wrong: int, caught: int) -> str:
+    """Say how many of the wrong claims did not pass."""
+    if not caught:
+        return {1: "let pass", 2: "both let pass"}.get(wrong, "all let pass")
+    if caught < wrong:
+        return f"{caught:,} caught, {wrong - caught:,} let pass"
+    return {1: "caught", 2: "both caught"}.get(wrong, "all caught")
+
+
+def refuted_words(refuted: int, mended: int) -> str:
+    """`3 refuted`, `3 refuted, 2 mended since`, `3 refuted, all mended since`."""
+    if not mended:
+        return f"{refuted} refuted"
+    which = f"{mended} " if mended < refuted else "all " if refuted > 1 else ""
+    return f"{refuted} refuted, {which}mended since"
+
+
 Figure = tuple[str, str, str]
 """A name, what stands beside it, and a remark."""
 
@@ -275,17 +322,18 @@ def report_figures(report: Report) -> list[Figure]:
     """Sum up several missions."""
     totals, share = report.totals, report.totals.first_pass_rate
     attempts = [attempt for each in report.missions for attempt in each.all_attempts()]
+    refuted = refuted_words(totals.refuted, totals.mended)
     passed = f"{totals.first_pass} of {totals.judged} that ended had nothing sent back"
     return [
         ("missions", f"{totals.missions:,}", count_statuses(report.statuses)),
         ("first-pass rate", "–" if share is None else f"{100 * share:.0f} %", passed),
-        ("retries", f"{totals.sent_back:,}", f"of {count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
+        ("retries", f"{totals.sent_back:,}", f"of {count(totals.attempts, 'attempt')}; {refuted}"),
         *_claims_cost_and_time(attempts, totals.spending, totals),
     ]
 
 
 def mission_figures(summary: MissionSummary) -> list[Figure]:
-    sent_back = f"sent back {count(summary.sent_back, 'time')}; {summary.refuted} refuted"
+    sent_back = f"sent back {count(summary.sent_back, 'time')}; {refuted_words(summary.refuted, summary.mended)}"
     return [
         ("attempts", f"{summary.attempts_made:,}", sent_back),
         *_claims_cost_and_time(summary.all_attempts(), summary.spent_with_parts, summary),
