@@ -165,6 +165,33 @@ def test_since_leaves_out_what_was_over_before(report: Report, write: Write) -> 
     assert_clear(report("--since", "soon"), 2, "--since cannot read 'soon'", "30m, 12h, 2d")
 
 
+# ---- forms
+
+
+@pytest.mark.promise("screens.card")
+def test_a_card_is_markdown_on_stdout_or_a_picture(report: Report, write: Write, a_repo: Repo) -> None:
+    write(prepared().refuted(usage=PAID).delivered(), prepared("y").blocked())
+    assert report("--format", "card").out.startswith("### ■ All missions\n**1 of 2 done, 1 needs you.")
+    said = report("--svg", "card.svg")
+    assert said.out.strip() == str(a_repo.path / "card.svg")
+    assert (a_repo.path / "card.svg").read_text() == report("--svg", "-").out
+    assert_clear(report("--svg", "src"), 1, "src is a directory", "--svg src/report.svg")
+
+
+@pytest.mark.promise("screens.by-agent")
+def test_by_agent_is_a_table_in_every_form(report: Report, write: Write) -> None:
+    write(prepared().refuted(usage=PAID).delivered())
+    assert "| claude · large | 1 | 1 | 1 (100 %) | 0 of 1 (0 %) | 1 | $0.25 | $0.25 |" in report("--by", "agent").out
+    assert "claude · large</th>" in report("--by", "agent", "--html", "-").out
+    told = told_in(report("--by", "agent", "--json"))
+    assert [(each["agent"], each["model"], each["refuted"]) for each in told["agents"]] == [
+        ("claude", None, 0),
+        ("claude", "large", 1),
+    ]
+    assert told_in(report("--json"))["agents"] == told["agents"]
+    assert_clear(report("--by", "agent", "--format", "card"), 2, "A card has no table of agents", "Leave out --by")
+
+
 # ---- how things stand
 
 

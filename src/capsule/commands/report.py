@@ -1,11 +1,16 @@
 """Report on missions: time, claims, cost and diff.
 
-It tells which agent ran when, for how long and at which attempt; what agents claimed, and beside it what Capsule
-verified; feedback, cost and diff. Several missions also have totals: how many are done, how many passed at first,
-retries, money and time. An epic or a feature stands for what it holds; without an ID it is every mission.
+It says first how far everything is, how often agents claimed success wrongly, and at what cost; then what needs you,
+with the commands that answer it. It tells which agent ran when, for how long and at which attempt; what agents claimed,
+and beside it what Capsule verified; feedback, cost and diff. Several missions also have totals: how many are done, how
+many passed at first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every
+mission.
 
   capsule report demo-1.1.2                        Markdown, on stdout
   capsule report --html report.html                one page that needs no network; its path is printed
+  capsule report --run queue --format card         ten lines for a pull request or a chat
+  capsule report --run queue --svg card.svg        the same as a picture
+  capsule report --by agent                        claims, refuted, first pass and cost, by agent and model
   capsule report --since 2d --json | jq .totals
   capsule report --run queue                       the last run of the queue
   capsule report --run demo-1                      the last run of that campaign
@@ -44,9 +49,10 @@ from capsule.core.merges import merge_records
 from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
 from capsule.project import Project, open_project, tracker_if_there
-from capsule.reports.facts import report_facts
-from capsule.reports.markdown import markdown
-from capsule.reports.style import output_width
+from capsule.reports.card import card_markdown
+from capsule.reports.facts import agent_facts, report_facts
+from capsule.reports.markdown import agents_markdown, markdown
+from capsule.reports.style import fitted, output_width
 from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
 
@@ -60,28 +66,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--run", metavar="NAME", help="the missions of one run: queue, or what `capsule run` was given")
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
+    parser.add_argument("--by", choices=("agent",), help="a table instead: how honest, good and dear each agent is")
     form = parser.add_mutually_exclusive_group()
+    shape = "Markdown on stdout: all of it, or a card of ten lines for a pull request or a chat (default: markdown)"
+    form.add_argument("--format", choices=("markdown", "card"), default="markdown", help=shape)
     form.add_argument("--html", metavar="FILE", help="write one HTML page; - is stdout")
+    form.add_argument("--svg", metavar="FILE", help="write the card as a picture; - is stdout")
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     items = [check_id(name) for name in args.items]
-    file = Path(args.html) if args.html not in (None, "-") else None
-    if file:  # anything but a regular file is refused before any work is done: it may be precious
-        if file.is_symlink():
-            raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
-        if file.is_dir():
-            raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
-        if file.exists() and not file.is_file():
-            raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
+    if args.by and (args.svg or args.format == "card"):
+        raise UsageError("A card has no table of agents.", "Leave out --by, or the card.")
+    file = _file(args)
     project = open_project(args.project_dir)
     report = gather(project, items, args.run or "", args.since or "")
-    if args.json:
-        text = json.dumps(report_facts(report), indent=2) + "\n"
-    else:
-        text = _page(report, project) if args.html else markdown(report, _width())
-        text = text.encode(errors="replace").decode()
+    text = _drawn(report, project, args).encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
         return 0
@@ -90,9 +91,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _page(report: Report, project: Project) -> str:
-    from capsule.pages.report import page  # noqa: PLC0415 - start-up: templates are for pages only
+def _file(args: argparse.Namespace) -> Path | None:
+    """Return the file to write; anything but a regular one is refused before any work is done: it may be precious."""
+    option, name = ("--svg", args.svg) if args.svg else ("--html", args.html)
+    if name in (None, "-"):
+        return None
+    file = Path(name)
+    if file.is_symlink():
+        raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
+    if file.is_dir():
+        raise Refused(f"{file} is a directory.", f"Name a file in it: {option} {file / f'report.{option[2:]}'}")
+    if file.exists() and not file.is_file():
+        raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
+    return file
 
+
+def _drawn(report: Report, project: Project, args: argparse.Namespace) -> str:
+    if args.json:
+        facts = agent_facts(report) if args.by else report_facts(report)
+        return json.dumps(facts, indent=2) + "\n"
+    if args.html or args.svg:
+        return _on_a_page(report, project, args)
+    if args.by:
+        return agents_markdown(report, _width())
+    return fitted(card_markdown(report), sys.stdout) if args.format == "card" else markdown(report, _width())
+
+
+def _on_a_page(report: Report, project: Project, args: argparse.Namespace) -> str:
+    from capsule.pages.card import svg  # noqa: PLC0415 - start-up: templates are for pages only
+    from capsule.pages.report import agents_page, page  # noqa: PLC0415
+
+    if args.svg:
+        return svg(report)
+    if args.by:
+        return agents_page(report)
     return page(report, diff_text(project, report.missions[0]) if report.alone else "")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from capsule.core.budget import Spending, total
+from capsule.core.by_agent import AgentRecord, by_agent
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.history import MissionSummary, RunSummary, evidence_counts, with_parts
 from capsule.core.inbox import Question
@@ -78,6 +79,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         if self.alone:
             return f"{self.missions[0].mission}: {self.missions[0].title}"
         return self.title
+
+    @property
+    def agents(self) -> tuple[AgentRecord, ...]:
+        return by_agent(self.missions)
 
     @property
     def statuses(self) -> Counter[MissionStatus]:

@@ -5,6 +5,8 @@ The page forbids itself to load or run anything, so that not even a text that sl
 
 from __future__ import annotations
 
+from typing import Any
+
 from markupsafe import Markup
 
 from capsule.core.report import Report
@@ -19,15 +21,18 @@ MOST_SECTIONS = 60
 
 def page(report: Report, diff: str = "") -> str:
     """Draw a report; `diff` is what its only mission changed."""
-    values = {
-        "css": Markup((HERE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - a file of ours
-        "diff": diff,
-        "policy": POLICY,
-        "report": report,
-        "shares": _shares(report),
-        "told": report.missions[-MOST_SECTIONS:],
-    }
-    return render("report.html", values)
+    told = report.missions[-MOST_SECTIONS:]
+    return render("report.html", {**_frame(report), "diff": diff, "shares": _shares(report), "told": told})
+
+
+def agents_page(report: Report) -> str:
+    """Draw a table of the agents."""
+    return render("report_by_agent.html", _frame(report))
+
+
+def _frame(report: Report) -> dict[str, Any]:
+    css = Markup((HERE / "report.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of ours
+    return {"css": css, "policy": POLICY, "report": report}
 
 
 def _shares(report: Report) -> dict[str, Markup]:

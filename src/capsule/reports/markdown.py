@@ -45,6 +45,21 @@ def markdown(report: Report, width: int = sys.maxsize) -> str:
     return "\n\n".join(_fitted(block, width) for block in _blocks(report)) + "\n"
 
 
+def agents_markdown(report: Report, width: int = sys.maxsize) -> str:
+    """Return a table of the agents, for a terminal no wider than that."""
+    return "\n\n".join(_fitted(block, width) for block in _agents(report)) + "\n"
+
+
+def _agents(report: Report) -> Iterator[str]:
+    yield f"# {plain(report.heading)}, by agent"
+    yield f"{plain(report.project)}, as of {words.when(report.as_of)} UTC."
+    if not report.agents:
+        yield words.NO_AGENTS
+        return
+    yield _table(words.AGENT_HEADS, [tuple(map(plain, words.agent_cells(each))) for each in report.agents])
+    yield words.AGENTS_EXPLAINED
+
+
 def _fitted(block: str, width: int) -> str:
     """Fold a block; a table that is too wide becomes a list of its rows."""
     head, *rows = block.split("\n")

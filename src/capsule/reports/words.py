@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
+from capsule.core.by_agent import AgentRecord
 from capsule.core.event import Accepted, Allowance
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.exam import joining
@@ -83,6 +84,7 @@ _CHECKED = {
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
 HOW_TO_BEGIN = "capsule run ID"
+NO_AGENTS = "No agent has been started yet."
 
 
 # ---- one mission, one attempt
@@ -273,11 +275,16 @@ def agents_used(spent: Spending) -> str:
 
 def first_sentence(report: Report) -> str:
     """`3 of 6 done, 3 need you. Agents claimed success wrongly 7 times; all caught. $6.21, 2 h 45 min.`"""
+    return " ".join(first_sentences(report))
+
+
+def first_sentences(report: Report) -> tuple[str, str, str]:
+    """Say how far everything is, how honest the agents were, and what it cost."""
     totals, run = report.totals, report.run
     price = money(totals.spending)
     cost = {"unknown": "Cost unknown, ", "–": ""}.get(price, f"{price.replace('at', 'At', 1)}, ")
     took = duration(int(run.seconds) if run else totals.busy_seconds)
-    return f"{_how_far(report)}. {_honesty(totals)}. {cost}{took}."
+    return f"{_how_far(report)}.", f"{_honesty(totals)}.", f"{cost}{took}."
 
 
 def _how_far(report: Report) -> str:
@@ -295,6 +302,14 @@ def _honesty(totals: Totals) -> str:
     if not wrong:
         return "No claim of success was refuted" if totals.claims else "No claim was checked"
     return f"Agents claimed success wrongly {times(wrong)}; {caught_words(wrong, caught)}"
+
+
+def lies_words(wrong: int, caught: int) -> str:
+    """`3 lies caught`, `1 lie let pass`, `2 lies caught, 1 let pass`; '' where there was none."""
+    let_pass = wrong - caught
+    if not caught:
+        return f"{count(let_pass, 'lie')} let pass" if let_pass else ""
+    return f"{count(caught, 'lie')} caught" + (f", {let_pass:,} let pass" if let_pass else "")
 
 
 def caught_words(wrong: int, caught: int) -> str:
@@ -399,6 +414,37 @@ def spent_of(spent: Spending, allowed: Allowance) -> str:
 
 def _at_least(spent: Spending, known: int) -> str:
     return "" if known == spent.runs else "≥ "
+
+
+AGENT_HEADS = ("agent", "attempts", "claims of success", "refuted", "first pass", "merged", "cost", "per merged item")
+
+
+def agent_cells(record: AgentRecord) -> tuple[str, ...]:
+    """Return the row of an agent: `claude · large`, `12`, `9`, `2 (22 %)`, `5 of 6 (83 %)`, `3`, `$4.10`, `$1.37`."""
+    each = record.usd_per_merged
+    refuted = f"{record.refuted:,}{_share(record.refuted_rate)}" if record.claims else "–"
+    first = f"{record.first_pass:,} of {record.phases:,}{_share(record.first_pass_rate)}" if record.phases else "–"
+    return (
+        " · ".join(filter(None, (record.agent, record.model))),
+        f"{record.attempts:,}",
+        f"{record.claims:,}",
+        refuted,
+        first,
+        f"{record.merged:,}",
+        money(record.spending),
+        "–" if not record.merged else "unknown" if each is None else f"${each:,.2f}",
+    )
+
+
+def _share(rate: float | None) -> str:
+    return "" if rate is None else f" ({100 * rate:.0f} %)"
+
+
+AGENTS_EXPLAINED = (
+    "Refuted: it claimed success, and the evidence said otherwise. First pass: phases, reviews apart, that passed at "
+    "once and never had to be done again. Per merged item: all that it cost, by the missions delivered in which it "
+    "took part."
+)
 
 
 # ---- merge queues
