@@ -68,8 +68,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
     parser.add_argument("--by", choices=("agent",), help="a table instead: how honest, good and dear each agent is")
     form = parser.add_mutually_exclusive_group()
-    shape = "Markdown on stdout: all of it, or a card of ten lines for a pull request or a chat (default: markdown)"
-    form.add_argument("--format", choices=("markdown", "card"), default="markdown", help=shape)
+    shape = "on stdout: markdown (default), or card: ten lines of it for a pull request or a chat"
+    form.add_argument("--format", choices=("markdown", "card"), default="markdown", metavar="FORM", help=shape)
     form.add_argument("--html", metavar="FILE", help="write one HTML page; - is stdout")
     form.add_argument("--svg", metavar="FILE", help="write the card as a picture; - is stdout")
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
