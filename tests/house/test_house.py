@@ -56,7 +56,7 @@ def test_asking_for_the_version_loads_next_to_nothing() -> None:
 @pytest.mark.promise("house.imports")
 def test_only_who_draws_a_page_loads_templates(a_repo: Repo) -> None:
     engines = {"jinja2", "markupsafe", "pygments"}
-    every = ", ".join(f"capsule.commands.{name.replace('-', '_')}" for name in VERBS)
+    every = ", ".join(f"capsule.commands.{verb.module}" for verb in VERBS.values())
     assert not modules_after(f"import {every}") & engines
     report = "from capsule.cli import main; sys.argv=['capsule','report'{}]; main()"
     assert not modules_after(report.format(""), a_repo.path) & engines
