@@ -77,7 +77,7 @@ def _paid(view: MissionSummary, whole: MissionSummary) -> Iterator[_Paid]:
     for attempt in view.attempts:
         if attempt.agent and not attempt.repeated and not attempt.under_way:
             is_first = firsts.get(attempt.phase) == attempt.key and attempt.ended is not None
-            passed = attempt.verdict in SUCCESSES and not attempt.let_pass
+            passed = attempt.verdict in SUCCESSES and not attempt.passed_despite_evidence
             at_once = is_first and passed and often[attempt.phase] == 1
             yield _Paid(whole.mission, whole.delivered, attempt, is_first, at_once)
     for part in view.parts:

@@ -151,7 +151,7 @@ class Scale:
             count = int((piece.end - first * step) // step) + 1
             marks: list[float] = [(first + number) * step for number in range(count)]
             for time in marks or [piece.start]:
-                date = _date(time, step)
+                date = _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
                     continue
@@ -165,7 +165,7 @@ class Scale:
 
     @cached_property
     def labelled(self) -> list[_Break]:
-        """The longest breaks, as far as there is room to say how long they are."""
+        """Choose the longest breaks that there is room to label."""
         found: list[_Break] = []
         for gap in sorted(self.breaks, key=lambda gap: -gap.seconds):
             if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
@@ -183,7 +183,7 @@ class Scale:
 
 
 def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
-    """Neighbours that look the same and are no wider than a hair are drawn as one: a long mission stays a picture."""
+    """Join neighbours that look the same and are no wider than a hair: a long mission stays a picture."""
     found: list[Bar] = []
     for bar in bars:
         last = found[-1] if found else None
@@ -216,10 +216,6 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
 
 def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
-
-
-def _date(time: float, step: int) -> str:
-    return _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
 
 
 # ---- what is drawn on one scale
