@@ -19,8 +19,8 @@ from capsule.core.item import Item
 from capsule.core.report import Report, nested
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Workflow
+from capsule.pages.report import page
 from capsule.reports.facts import report_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 
 ROUNDS = 5

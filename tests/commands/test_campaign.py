@@ -79,9 +79,9 @@ def pottery(a_project: Project) -> Pottery:
 
 
 def summary(answer: Said) -> set[tuple[str, str]]:
-    """The rows of a summary: label and text, however wide the column is."""
+    """The rows of a summary: label and text without figures, however wide the column is."""
     rows = (line.strip().partition("  ") for line in answer.out.splitlines())
-    return {(label, text.strip()) for label, _, text in rows}
+    return {(label, text.strip().partition(" · ")[0]) for label, _, text in rows}
 
 
 @pytest.mark.promise("campaigns.epic", "campaigns.progress")
@@ -102,7 +102,7 @@ def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> Non
     assert lid.base == pottery.head("main~2"), "the main that holds the pot"
     assert [line.split(" (")[0] for line in sign.earlier.splitlines()] == ["- pot The pot", "- lid The lid"]
     assert "kiln The kiln: 2 of 3 done\nware The ware: 2 of 2 done\nware The ware is closed: all 2 items" in answer.err
-    assert answer.out.splitlines()[0] == "Campaign kiln ended: kiln is done."
+    assert answer.out.splitlines()[0] == "✓ Campaign kiln ended: kiln is done."
     undo = [" ".join(line.split()) for line in answer.out.splitlines() if "revert" in line]
     tips = [pottery.head(tip)[:12] for tip in ("main", "main~1", "main~2")]
     assert undo == [
@@ -118,7 +118,7 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     answer = pottery.say("run", "kiln")
     assert answer.code == 2
     head, *rows = answer.out.splitlines()
-    assert head == "Campaign kiln ended: pot failed (--on-failure continue keeps going)."
+    assert head == "✗ Campaign kiln ended: pot failed (--on-failure continue keeps going)."
     assert "  failed     pot: no clay left" in rows
     assert "  not run    lid: waits for pot (in_progress)" in rows
     assert "  not run    sign: not started" in rows
@@ -138,8 +138,8 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     pottery.plays(pot=FAILS, sign=makes("sign", follow_ups=[{"title": "Fire it"}]))
     answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
     assert answer.code == 2
-    assert answer.out.startswith("Campaign kiln ended: the rest of kiln cannot be worked on now.\n")
-    assert {("done", "sign"), ("not run", "lid: waits for pot (in_progress)")} <= summary(answer)
+    assert answer.out.startswith("✗ Campaign kiln ended: the rest of kiln cannot be worked on now.\n")
+    assert {("done", "sign: The sign"), ("not run", "lid: waits for pot (in_progress)")} <= summary(answer)
     now = pottery.statuses()
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
@@ -159,7 +159,7 @@ def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Potter
     assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
     answer = pottery.say("run", "kiln")
     assert answer.code == 1
-    assert {("done", "sign"), ("not run", "pot: claimed by alice")} <= summary(answer)
+    assert {("done", "sign: The sign"), ("not run", "pot: claimed by alice")} <= summary(answer)
     assert ("not run", f"glaze: {by_hand}") in summary(answer) and "  failed " not in answer.out
     assert "glaze" not in pottery.git("branch", "--list"), "nobody has begun with it"
     assert pottery.say("run", "glaze", "--dry-run").code == 0, "whoever names it takes it up"
@@ -170,7 +170,7 @@ def test_a_mission_between_two_steps_is_ours_and_says_where_it_goes_on(pottery: 
     pottery.write(".capsule/workflows/short.yaml", FLOW.replace("  - {name: publish,", polish))
     pottery.commit("two agents")
     answer = pottery.say("run", "ware", "--cap", "1")
-    assert answer.out.startswith("Campaign ware ended: cap: 1 of 1 phases used."), answer
+    assert answer.out.startswith("‖ Campaign ware ended: cap: 1 of 1 phases used."), answer
     assert pottery.statuses()["pot"] == "in_progress"
     assert pottery.say("run", "kiln", "--dry-run").out.startswith("pot  1. would run: goes on at polish\n")
     assert pottery.say("explain", "pot").out.startswith("pot  next: goes on at polish\n")
@@ -199,7 +199,7 @@ def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> Non
         (["run", "kiln", "--into", "nowhere"], 2, "There is no branch nowhere", "git branch"),
         (["run", "pot", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
         (["run", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
-        (["step", "kiln"], 1, "kiln holds others", "capsule run kiln"),
+        (["step", "kiln"], 1, "kiln holds other items", "capsule run kiln"),
         (["prep", "kiln"], 1, "kiln holds other items", "capsule prep lid"),
         (["prep", "bare"], 1, "bare holds other items", "There is nothing to work on in it."),
         (["show", "kiln"], 1, "kiln is run as a whole", "`capsule show ID` is for one of lid, pot, sign."),
@@ -226,7 +226,7 @@ def test_what_was_stopped_says_where_once(pottery: Pottery) -> None:
     progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
     lines = campaign_summary(report, "kiln", open_project(str(pottery.path))).splitlines()
-    assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln was stopped.", False)
+    assert (lines[0], "Stopped" in "".join(lines)) == ("‖ Campaign kiln was stopped.", False)
     assert "  next       capsule run kiln" in lines
 
 

@@ -188,14 +188,14 @@ NOTE = "import sys; print('note: by the way', file=sys.stderr, flush=True); "
 def test_an_end_without_a_cause_is_given_one(tmp_path: Path, ending: str, code: int, cause: str, hint: str) -> None:
     runner = a_runner(tmp_path, ending)
     with pytest.raises(CapsuleError, match=cause) as told:
-        last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",)))
+        last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",)), tmp_path)
     assert told.value.exit_code == code
     assert hint in told.value.hint
 
 
 def test_a_cause_that_is_given_is_told_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runner = a_runner(tmp_path, "import sys; print('capsule: it rains\\n  Wait.', file=sys.stderr); sys.exit(130)")
-    assert last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",))) == 130
+    assert last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",)), tmp_path) == 130
     assert capsys.readouterr() == ("", "capsule: it rains\n  Wait.\n")
 
 

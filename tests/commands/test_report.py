@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from capsule.app.changes import MOST_LINES
 from capsule.cli import main
 from capsule.core.event import Event, RunEnded, RunStarted, Spawned
 from capsule.core.item import Item, Lineage
@@ -163,6 +165,33 @@ def test_since_leaves_out_what_was_over_before(report: Report, write: Write) -> 
     assert_clear(report("--since", "soon"), 2, "--since cannot read 'soon'", "30m, 12h, 2d")
 
 
+# ---- forms
+
+
+@pytest.mark.promise("screens.card")
+def test_a_card_is_markdown_on_stdout_or_a_picture(report: Report, write: Write, a_repo: Repo) -> None:
+    write(prepared().refuted(usage=PAID).delivered(), prepared("y").blocked())
+    assert report("--format", "card").out.startswith("### ■ All missions\n**1 of 2 done, 1 needs you.")
+    said = report("--svg", "card.svg")
+    assert said.out.strip() == str(a_repo.path / "card.svg")
+    assert (a_repo.path / "card.svg").read_text() == report("--svg", "-").out
+    assert_clear(report("--svg", "src"), 1, "src is a directory", "--svg src/report.svg")
+
+
+@pytest.mark.promise("screens.by-agent")
+def test_by_agent_is_a_table_in_every_form(report: Report, write: Write) -> None:
+    write(prepared().refuted(usage=PAID).delivered())
+    assert "| claude · large | 1 | 1 | 1 (100 %) | 0 of 1 (0 %) | 1 | $0.25 | $0.25 |" in report("--by", "agent").out
+    assert "claude · large</th>" in report("--by", "agent", "--html", "-").out
+    told = told_in(report("--by", "agent", "--json"))
+    assert [(each["agent"], each["model"], each["refuted"]) for each in told["agents"]] == [
+        ("claude", None, 0),
+        ("claude", "large", 1),
+    ]
+    assert told_in(report("--json"))["agents"] == told["agents"]
+    assert_clear(report("--by", "agent", "--format", "card"), 2, "A card has no table of agents", "Leave out --by")
+
+
 # ---- how things stand
 
 
@@ -213,6 +242,25 @@ def test_what_is_only_kept_about_a_mission_is_no_change_of_it(
     write(prepared().delivered(merged, onto=onto))
     [mission] = told_in(report("--json"))["missions"]
     assert [file["path"] for file in mission["diff"]["files"]] == ["README"]
+
+
+def test_the_page_of_one_mission_shows_its_diff(report: Report, write: Write, a_repo: Repo) -> None:
+    onto = a_repo.head()
+    merged = a_repo.commit("work", README="<one>\ntwo\n", BACKLOG__yaml=f"{_EMPTY}last_id: 1\n", blob__bin="\0")
+    write(prepared().delivered(merged, onto=onto), prepared("y"))
+    page = report("x-1", "--html", "-").out
+    assert "<code>&lt;one&gt;</code>" in page and "last_id" not in page
+    assert re.findall(r'<details class="diff".*?<code>(.*?)</code>', page) == ["README", "blob.bin"]
+    assert 'class="diff"' not in report("--html", "-").out
+    assert 'class="diff"' not in report("y", "--html", "-").out
+
+
+def test_a_diff_that_nobody_reads_is_only_counted(report: Report, write: Write, a_repo: Repo) -> None:
+    onto = a_repo.head()
+    merged = a_repo.commit("work", README="one\n", long="x\n" * MOST_LINES)
+    write(prepared().delivered(merged, onto=onto))
+    page = report("x-1", "--html", "-").out
+    assert "+5,001" in page and 'class="diff"' not in page
 
 
 def test_a_first_commit_is_counted_against_nothing(report: Report, write: Write, a_repo: Repo) -> None:

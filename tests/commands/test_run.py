@@ -480,8 +480,9 @@ def test_a_tracker_that_was_never_committed_can_be_committed_as_said(a_project: 
 
 def test_the_rows_of_a_summary_are_aligned(a_project: Project) -> None:
     answer = a_project.capsule("run")
-    head, *rows = answer.out.splitlines()
-    assert head.startswith("Run ended")
+    head, score, *rows = answer.out.splitlines()
+    assert head.startswith("✓ Run ended")
+    assert re.fullmatch(r"  1 merged · \d.* s", score)
     assert uncommitted(answer)
     labels = [re.match(r"  \S+(?: \S+)? {2,}", row) for row in rows]
     assert len({label and label.end() for label in labels}) == 1, answer.out

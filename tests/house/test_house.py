@@ -53,6 +53,16 @@ def test_asking_for_the_version_loads_next_to_nothing() -> None:
     assert not {"argparse", "msgspec", "sqlite3", "typing", "capsule.wiring"} & loaded
 
 
+@pytest.mark.promise("house.imports")
+def test_only_who_draws_a_page_loads_templates(a_repo: Repo) -> None:
+    engines = {"jinja2", "markupsafe", "pygments"}
+    every = ", ".join(f"capsule.commands.{verb.module}" for verb in VERBS.values())
+    assert not modules_after(f"import {every}") & engines
+    report = "from capsule.cli import main; sys.argv=['capsule','report'{}]; main()"
+    assert not modules_after(report.format(""), a_repo.path) & engines
+    assert modules_after(report.format(",'--html','page.html'"), a_repo.path) & engines == {"jinja2", "markupsafe"}
+
+
 def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) -> None:
     a_repo.commit("backlog", **{"BACKLOG.yaml": "schema_version: 1\nitems:\n- {id: WRK-001, title: t, status: new}\n"})
     show = "from capsule.cli import main; sys.argv=['capsule','status']; main()"

@@ -13,8 +13,8 @@ from capsule.core.history import MissionSummary
 from capsule.core.merges import merge_records
 from capsule.core.report import Report
 from capsule.core.train import MergeTrain
+from capsule.pages.report import page
 from capsule.reports.facts import report_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 
 from .test_report_page import NASTY, OURS, Reader

@@ -11,14 +11,16 @@ import pytest
 from tests.costs import costs_below
 from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
+from capsule.core.board import Board
 from capsule.core.decide import Move
 from capsule.core.event import Accepted, Warned
 from capsule.core.history import Diff, FileChange, MissionSummary
+from capsule.core.inbox import inbox
 from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
 from capsule.core.status import MissionStatus
+from capsule.pages.report import POLICY, page
 from capsule.reports.facts import report_facts as facts
-from capsule.reports.html import POLICY, page
 from capsule.reports.markdown import markdown
 
 NASTY = (
@@ -29,7 +31,11 @@ DIFF = Diff(files=(FileChange("src/a.py", 40, 3), FileChange("logo.png", None, N
 
 
 def together(*missions: MissionSummary, **more: Any) -> Report:
-    return Report(project="p", title="All missions", as_of="2026-01-06T00:00:00Z", missions=nested(missions), **more)
+    whole = nested(missions)
+    asked = inbox(Board(missions=whole), None)
+    return Report(
+        project="p", title="All missions", as_of="2026-01-06T00:00:00Z", missions=whole, questions=asked, **more
+    )
 
 
 def hostile() -> Report:
@@ -161,7 +167,16 @@ def test_every_table_and_picture_can_be_listened_to() -> None:
 
 def test_a_verdict_is_a_word_and_a_sign_and_never_a_colour_alone() -> None:
     text = page(together(a_long_story().summary()))
-    for chip in ("✗ REFUTED", "✓ PASS", "↺ NEEDS_WORK", "■ BLOCKED", "‖ interrupted", "✓ done"):
+    text += page(together(prepared().refuted().summary()))
+    for chip in (
+        "✗ REFUTED",
+        "↺ REFUTED, mended at attempt 2",
+        "✓ PASS",
+        "↺ NEEDS_WORK",
+        "■ BLOCKED",
+        "‖ interrupted",
+        "✓ done",
+    ):
         assert f"{chip}</span>" in text
     assert '<rect class="wait" x=' in text
     assert "waiting for the provider</li>" in text
@@ -220,7 +235,7 @@ def test_a_question_is_never_cut() -> None:
     told = prepared().step("code", Verdict.BLOCKED, Move.PARK, reason=question, exit_code=1)
     for text in (page(together(told.summary())), markdown(together(told.summary()))):
         assert question.strip() in text.replace("\\", "")
-        assert "capsule unblock x-1 --notes" in text
+        assert "capsule answer x-1 --notes" in text
 
 
 def test_a_confirmed_claim_stands_beside_nothing_that_differs_from_it() -> None:
@@ -300,6 +315,94 @@ def test_unverified_is_said_loudly() -> None:
     account = together(prepared().summary(unverified="UNVERIFIED: no test command is known"))
     assert "<strong>UNVERIFIED: no test command is known</strong>" in page(account)
     assert "**UNVERIFIED: no test command is known**" in markdown(account)
+
+
+# ---- the first sentence, and what needs a person
+
+
+def night() -> tuple[Told, ...]:
+    """One that is done after two lies, one that asks, one that has failed."""
+    lied = prepared("a").refuted(usage=PAID).refuted(usage=PAID).delivered()
+    return lied, prepared("b").refuted(usage=PAID).blocked(), prepared("c").failed()
+
+
+SENTENCES = {
+    "one that is done": ([prepared().delivered()], "Done. No claim of success was refuted. Cost unknown, 1 min 3 s."),
+    "one that lied once": (
+        [prepared().refuted(usage=PAID)],
+        "Stopped at code. Agents claimed success wrongly once; caught. $0.25, 32 s.",
+    ),
+    "one that asks": ([prepared().blocked()], "Needs you at code. No claim was checked. Cost unknown, 32 s."),
+    "one that has begun": ([prepared()], "Stopped at code. No claim was checked. 2 s."),
+    "what warn let pass": (
+        [prepared().step("code", evidence=(RED,))],
+        "Stopped at look. Agents claimed success wrongly once; let pass. Cost unknown, 32 s.",
+    ),
+    "several": (
+        night(),
+        "1 of 3 done, 1 needs you, 1 failed. Agents claimed success wrongly 3 times; all caught. "
+        "At least $0.75, 3 min 37 s.",
+    ),
+    "several without a lie": (
+        [prepared("a").delivered(), prepared("b").delivered()],
+        "2 of 2 done. No claim of success was refuted. Cost unknown, 2 min 6 s.",
+    ),
+    "two lies": (
+        [prepared("a").refuted(), prepared("b").refuted().delivered()],
+        "1 of 2 done, 1 stopped. Agents claimed success wrongly twice; both caught. Cost unknown, 2 min 5 s.",
+    ),
+}
+
+
+@pytest.mark.promise("screens.first-sentence")
+@pytest.mark.parametrize("case", SENTENCES)
+def test_the_first_sentence_says_how_far_how_honest_and_at_what_cost(case: str) -> None:
+    told, sentence = SENTENCES[case]
+    report = together(*(each.summary() for each in told))
+    text = markdown(report).replace("\\", "")
+    assert text.split("\n\n")[2] == f"**{sentence}**"
+    lead = re.search(r'<p class="lead">(.*?)</p>', page(report))
+    assert lead and re.sub(r"<span.*?</span> ?", "", lead[1]) == sentence
+
+
+def test_a_command_that_lies_is_no_agent() -> None:
+    report = together(prepared().step("deliver", Verdict.REFUTED, Move.PARK, agent="", evidence=(RED,)).summary())
+    assert "No claim of success was refuted" in markdown(report)
+
+
+@pytest.mark.promise("screens.first-sentence")
+def test_what_needs_you_comes_before_the_figures_with_the_commands_that_answer_it() -> None:
+    report = together(*(each.summary() for each in night()))
+    for text, figures in ((page(report), "first-pass rate</dt>"), (markdown(report), "First-pass rate")):
+        asked = text.partition(figures)[0]
+        assert asked.index("Needs you (2)") < asked.index("which colour?")
+        assert "the disk is full" in asked
+        for command in ("capsule answer b --notes", "capsule answer c --retry"):
+            assert command in asked
+    assert "Needs you (" not in markdown(together(prepared().delivered().summary()))
+
+
+def test_a_question_of_several_lines_keeps_them() -> None:
+    lines = "Which one?\n\n1. red\n2. *blue*"
+    told = prepared().step("code", Verdict.BLOCKED, Move.PARK, reason="Which one? 1. red 2. *blue*", summary=lines)
+    report = together(told.summary())
+    assert "> Which one?\n>\n> 1. red\n> 2. \\*blue\\*" in markdown(report)
+    assert f"{lines}</blockquote>" in page(report)
+
+
+@pytest.mark.promise("screens.mended")
+def test_what_was_caught_and_mended_is_no_open_fault() -> None:
+    mended = together(prepared().refuted().refuted().step("code", evidence=(HELD,)).summary())
+    for text in (page(mended), markdown(mended)):
+        assert text.count("caught, then mended at attempt 3") == 2
+        assert "2 refuted, all mended since" in text
+        assert "✗ REFUTED" not in text and "↺ REFUTED, mended at attempt 3" in text
+    open_still = together(prepared().refuted().step("code", evidence=(HELD,)).sent_back().refuted().summary())
+    for text in (page(open_still), markdown(open_still)):
+        assert text.count("caught, then mended at attempt 2") == 1 and "✗ REFUTED" in text
+        assert "2 refuted, 1 mended since" in text
+    let_pass = together(prepared().refuted().step("code", evidence=(RED,)).summary())
+    assert "mended" not in markdown(let_pass)
 
 
 def test_nothing_yet_is_said_kindly() -> None:

@@ -10,8 +10,8 @@ from textual.color import Color
 from textual.constants import DIM_FACTOR
 from textual.theme import Theme
 
-import capsule.reports
 import capsule.tui
+from capsule.pages.environment import HERE
 from capsule.tui.drawing import STYLES
 from capsule.tui.themes import DARK, LIGHT
 
@@ -64,11 +64,13 @@ def test_every_colour_of_a_screen_can_be_read_on_every_ground(theme: Theme) -> N
 @pytest.mark.promise("screens.contrast")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_colour_of_the_page_can_be_read_on_every_ground(theme: str) -> None:
-    css = Path(capsule.reports.__file__).with_name("report.css").read_text()
+    css = (HERE / "report.css").read_text()
     light, _, dark = css.partition("prefers-color-scheme: dark")
     colours = dict(re.findall(r"--([\w-]+): (#\w{6})", light if theme == "light" else dark))
     pairs = [(ink, ground) for ink in ("ink", "soft", "live") for ground in ("page", "card", "track")]
     pairs += [(tone, ground) for tone in ("good", "bad", "warn") for ground in ("page", "card")]  # signs
     pairs += [(tone, f"{tone}-bg") for tone in TONES] + [("ink", "warn-bg")]
+    code = ("ink", "word", "string", "name", "quiet", "soft")
+    pairs += [(ink, ground) for ink in code for ground in ("card", "good-bg", "bad-bg")]
     ratios = {pair: contrast(Color.parse(colours[pair[0]]), Color.parse(colours[pair[1]])) for pair in pairs}
     assert {pair: round(ratio, 2) for pair, ratio in ratios.items() if ratio < LEAST} == {}

@@ -12,9 +12,9 @@ from capsule.core.board import Board
 from capsule.core.findings import Finding, FindingStatus
 from capsule.core.report import Report
 from capsule.core.worklog import entry, summary
+from capsule.pages.report import page
 from capsule.reports.board_lines import board_lines
 from capsule.reports.facts import mission_facts, report_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 from capsule.reports.plain import PlainReport
 from capsule.reports.show import show_lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from capsule.core.evidence import Colour, Evidence, Observation
 from capsule.core.history import MissionSummary
 from capsule.core.report import Report
 from capsule.core.worklog import entry, summary
+from capsule.pages.report import page
 from capsule.reports.board_lines import board_lines
 from capsule.reports.facts import mission_facts
-from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 from capsule.reports.show import show_lines
 from capsule.reports.style import Style
@@ -38,7 +39,7 @@ IN_DETAIL: dict[str, Callable[..., str]] = {
     "show": lambda view=VIEW: "\n".join(show_lines(view, Path("/nowhere"), Style(io.StringIO(), colour=False), 160)),
     "evidence page": lambda view=VIEW: "\n".join(line.plain for line in finding_lines(view, 160, whole=True)),
     "report": lambda view=VIEW: markdown(report(view)).replace("\\", ""),
-    "report --html": lambda view=VIEW: page(report(view)).replace("&gt;", ">"),
+    "report --html": lambda view=VIEW: re.sub("</?code>", "`", page(report(view))).replace("&gt;", ">"),
 }
 
 

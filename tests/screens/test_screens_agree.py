@@ -23,9 +23,9 @@ from capsule.core.history import NOBODY, RunSummary, read_run
 from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
 from capsule.core.worklog import summary as summary_page
+from capsule.pages.report import page as html
 from capsule.reports.board_lines import board_lines
 from capsule.reports.facts import mission_facts, report_facts
-from capsule.reports.html import page as html
 from capsule.reports.markdown import markdown
 from capsule.reports.show import show_lines
 from capsule.reports.style import Style
@@ -196,7 +196,7 @@ def test_every_screen_counts_the_same_attempts(story: Story) -> None:
     heading, *rows = shown.show.partition("\nphase ")[2].partition("\n")[2].splitlines() or [""]
     in_show = re.findall(r"^([a-z]+) +(\d+) ", "\n".join([heading, *rows]), re.MULTILINE)
     timeline = found(r"(?s)## Timeline\n\n(.*?)\n\n", f"{shown.markdown}\n\n").splitlines()[2:]
-    drawn = re.findall(r"<tr><th scope=row>(\w+)</th><td data-label=attempt>(\d+)</td>(.*?)</tr>", shown.html)
+    drawn = re.findall(r'<tr><th scope="row">(\w+)</th><td data-label="attempt">(\d+)</td>(.*?)</tr>', shown.html)
     pages = re.findall(r"^\| (\w+) \| (\d+) \|", shown.page, re.MULTILINE)
     told = [(each["phase"], str(each["number"]), each["how"]) for each in shown.told["attempts"]]
     of_it = [(phase, number) for phase, number, how in told]

@@ -23,10 +23,11 @@ from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
 from capsule.commands.logs import Shelf, last_lines, wording_of
-from capsule.commands.summary import closing_words
+from capsule.commands.summary import closing_words, dressed
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
+from capsule.core.history import read_run
 from capsule.core.notification import BELL, channels
 from capsule.project import Project
 from capsule.reports.style import printable
@@ -127,7 +128,7 @@ def _watch_own_run(project: Project, runner: Runner, subject: Subject, ctrl_c: _
         code = runner.wait()
     except KeyboardInterrupt:  # there was no screen yet that could have taken it for a key
         code = _stopped(project, runner, subject)
-    return last_words(runner, code, subject)
+    return last_words(runner, code, subject, project.root)
 
 
 def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
@@ -191,7 +192,7 @@ def _goes_on(subject: Subject, stream: TextIO) -> int:
     return 0
 
 
-def last_words(runner: Runner, code: int, subject: Subject) -> int:
+def last_words(runner: Runner, code: int, subject: Subject, root: Path) -> int:
     """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
     cause = [line for line in lines if not line.startswith(_NOTE)]
@@ -199,7 +200,7 @@ def last_words(runner: Runner, code: int, subject: Subject) -> int:
         ours = dropwhile(lambda line: not line.startswith("capsule: "), cause)
         cause = list(takewhile(lambda line: not line.startswith(("Traceback", "Exception ignored")), ours))
     _tell(sys.stderr, "".join(line for line in lines if line.startswith(_NOTE)))
-    _tell(sys.stdout, out)
+    _tell(sys.stdout, dressed(out, root, sys.stdout))
     _tell(sys.stderr, "".join(cause))
     fault = None if cause and code >= 0 else _why_it_ended(runner, code, subject, silent=not out)
     if fault:
@@ -228,12 +229,14 @@ def how_it_ended(project: Project, subject: Subject) -> int:
     if not is_mission(subject.stream):
         told = [event for event in events if isinstance(event, (RunStarted, RunEnded))]
         if told and isinstance(told[-1], RunEnded):
-            _tell(sys.stdout, f"{subject.name} ended: {told[-1].why}.\n  next:  capsule status\n")
+            sign = read_run(subject.stream, told).status.sign
+            words = f"{sign} {subject.name} ended: {told[-1].why}.\n  next:  capsule status"
+            _tell(sys.stdout, dressed(words, project.root, sys.stdout) + "\n")
             return told[-1].exit_code
         raise Interrupted(f"{subject.name} was stopped.", f"Resume with `{subject.command}`.")
     state = mission_state(project, subject.stream)
     if state.halt or state.finished:
-        _tell(sys.stdout, closing_words(state, project) + "\n")
+        _tell(sys.stdout, dressed(closing_words(state, project), project.root, sys.stdout) + "\n")
         return state.halt.exit_code if state.halt else 0
     last = events[-1] if events else None
     cause = last.cause if isinstance(last, Stopped) else "the process was killed."

@@ -12,9 +12,9 @@ import argparse
 
 from capsule.app.planning import plan_mission
 from capsule.app.running import PLAIN, merge
-from capsule.commands.arguments import agent_options, item_argument, say
+from capsule.commands.arguments import agent_options, item_argument
 from capsule.commands.running import flags_of, request_of, run_of
-from capsule.commands.summary import closing_words
+from capsule.commands.summary import closing_words, say_summary
 from capsule.project import open_project
 
 
@@ -30,5 +30,5 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir, flags_of(args))
     plan = plan_mission(project, request.items[0], request)
     state = merge(plan, run_of(project, request, PLAIN))
-    say(closing_words(state, project))
+    say_summary(closing_words(state, project), project)
     return state.halt.exit_code if state.halt else 0

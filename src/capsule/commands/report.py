@@ -1,11 +1,16 @@
 """Report on missions: time, claims, cost and diff.
 
-It tells which agent ran when, for how long and at which attempt; what agents claimed, and beside it what Capsule
-verified; feedback, cost and diff. Several missions also have totals: how many are done, how many passed at first,
-retries, money and time. An epic or a feature stands for what it holds; without an ID it is every mission.
+It says first how far everything is, how often agents claimed success wrongly, and at what cost; then what needs you,
+with the commands that answer it. It tells which agent ran when, for how long and at which attempt; what agents claimed,
+and beside it what Capsule verified; feedback, cost and diff. Several missions also have totals: how many are done, how
+many passed at first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every
+mission.
 
   capsule report demo-1.1.2                        Markdown, on stdout
   capsule report --html report.html                one page that needs no network; its path is printed
+  capsule report --run queue --format card         ten lines for a pull request or a chat
+  capsule report --run queue --svg card.svg        the same as a picture
+  capsule report --by agent                        claims, refuted, first pass and cost, by agent and model
   capsule report --since 2d --json | jq .totals
   capsule report --run queue                       the last run of the queue
   capsule report --run demo-1                      the last run of that campaign
@@ -22,41 +27,37 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from capsule.app.changes import diff_text, with_diffs
+from capsule.app.inbox import questions_of
 from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID
 from capsule.commands.watching import MissionReader
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import CAMPAIGN, MERGES, RUN, is_run
-from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
+from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.inbox import Question, inbox
 from capsule.core.item import check_id
 from capsule.core.merges import merge_records
 from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
 from capsule.project import Project, open_project, tracker_if_there
-from capsule.reports.facts import report_facts
-from capsule.reports.html import page
-from capsule.reports.markdown import markdown
-from capsule.reports.style import output_width
+from capsule.reports.card import card_markdown
+from capsule.reports.facts import agent_facts, report_facts
+from capsule.reports.markdown import agents_markdown, markdown
+from capsule.reports.style import fitted, output_width
 from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
-from capsule.system.git import Git
-from capsule.system.git_objects import shown
-from capsule.workspaces.trees import all_artefacts, is_artefact
-
-Pairs = tuple[tuple[str, str], ...]
-Counted = Mapping[tuple[str, str], list[FileChange]]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _NAMED = 8
-_PAIR = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}\n")
-_NUMSTAT = ("diff-tree", "--stdin", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,33 +66,66 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--run", metavar="NAME", help="the missions of one run: queue, or what `capsule run` was given")
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
+    parser.add_argument("--by", choices=("agent",), help="a table instead: how honest, good and dear each agent is")
     form = parser.add_mutually_exclusive_group()
+    shape = "on stdout: markdown (default), or card: ten lines of it for a pull request or a chat"
+    form.add_argument("--format", choices=("markdown", "card"), default="markdown", metavar="FORM", help=shape)
     form.add_argument("--html", metavar="FILE", help="write one HTML page; - is stdout")
+    form.add_argument("--svg", metavar="FILE", help="write the card as a picture; - is stdout")
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     items = [check_id(name) for name in args.items]
-    file = Path(args.html) if args.html not in (None, "-") else None
-    if file:  # anything but a regular file is refused before any work is done: it may be precious
-        if file.is_symlink():
-            raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
-        if file.is_dir():
-            raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
-        if file.exists() and not file.is_file():
-            raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
-    report = gather(open_project(args.project_dir), items, args.run or "", args.since or "")
-    if args.json:
-        text = json.dumps(report_facts(report), indent=2) + "\n"
-    else:
-        text = page(report) if args.html else markdown(report, _width())
-        text = text.encode(errors="replace").decode()
+    if args.by and (args.svg or args.format == "card"):
+        raise UsageError("A card has no table of agents.", "Leave out --by, or the card.")
+    file = _file(args)
+    project = open_project(args.project_dir)
+    report = gather(project, items, args.run or "", args.since or "")
+    text = _drawn(report, project, args).encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
         return 0
     write_atomically(file, text)
     print(file.absolute())
     return 0
+
+
+def _file(args: argparse.Namespace) -> Path | None:
+    """Return the file to write; anything but a regular one is refused before any work is done: it may be precious."""
+    option, name = ("--svg", args.svg) if args.svg else ("--html", args.html)
+    if name in (None, "-"):
+        return None
+    file = Path(name)
+    if file.is_symlink():
+        raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
+    if file.is_dir():
+        raise Refused(f"{file} is a directory.", f"Name a file in it: {option} {file / f'report.{option[2:]}'}")
+    if file.exists() and not file.is_file():
+        raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
+    return file
+
+
+def _drawn(report: Report, project: Project, args: argparse.Namespace) -> str:
+    if args.json:
+        facts = agent_facts(report) if args.by else report_facts(report)
+        return json.dumps(facts, indent=2) + "\n"
+    if args.html or args.svg:
+        return _on_a_page(report, project, args)
+    if args.by:
+        return agents_markdown(report, _width())
+    return fitted(card_markdown(report), sys.stdout) if args.format == "card" else markdown(report, _width())
+
+
+def _on_a_page(report: Report, project: Project, args: argparse.Namespace) -> str:
+    from capsule.pages.card import svg  # noqa: PLC0415 - start-up: templates are for pages only
+    from capsule.pages.report import agents_page, page  # noqa: PLC0415
+
+    if args.svg:
+        return svg(report)
+    if args.by:
+        return agents_page(report)
+    return page(report, diff_text(project, report.missions[0]) if report.alone else "")
 
 
 def _width() -> int:
@@ -113,11 +147,22 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
         summaries = [reader.summary(name, as_of) for name in kept]
         title = _title(reader, items, since, run, names)
         trains = [reader.train(stream) for stream in reader.journal.streams() if stream.startswith(MERGES)]
-    missions = with_diffs(project.git, summaries, all_artefacts(tracker_if_there(project).own_files()))
+    missions = with_diffs(project, summaries)
     merges = tuple(record for record in merge_records(trains, summaries) if record.queued)
-    return Report(
+    report = Report(
         project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run, merges=merges
     )
+    return replace(report, questions=_questions(project, report.missions))
+
+
+def _questions(project: Project, missions: tuple[MissionSummary, ...]) -> tuple[Question, ...]:
+    """Return what of these missions needs a person; without a tracker, what the journal says has to do."""
+    board, known = Board(missions=missions), {each.mission for each in missions}
+    try:
+        found = questions_of(project, board)
+    except CapsuleError:
+        found = inbox(board, None)
+    return tuple(each for each in found if each.id in known)
 
 
 def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:
@@ -199,69 +244,3 @@ def _title(
     if items:
         return ", ".join(items[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
     return f"All missions since {since}" if since else "All missions"
-
-
-# ---- changed lines: two or three questions to git, however many missions there are
-
-
-def with_diffs(git: Git, summaries: Sequence[MissionSummary], bookkeeping: Sequence[str] = ()) -> list[MissionSummary]:
-    """Count what each mission changed, without files that are only kept about it."""
-    asked = [summary.to_compare() for summary in summaries]
-    pairs = {pair for compared, _ in asked for pair in compared}
-    trees = _trees(git, {name for pair in pairs for name in pair})
-    if any(old.endswith("^") and old not in trees for old, _ in pairs):  # before a first commit there was nothing
-        nothing = git.content("hash-object", "-t", "tree", "--stdin", input=b"").out.decode().strip()
-        trees |= {old: nothing for old, _ in pairs if old not in trees and old.removesuffix("^") in trees}
-    known = {(trees[old], trees[new]) for old, new in pairs if old in trees and new in trees}
-    counted = _numstat(git, [(old, new) for old, new in known if old != new], bookkeeping)
-    return [
-        replace(each, diff=_diff(*question, trees, counted)) for each, question in zip(summaries, asked, strict=True)
-    ]
-
-
-def _diff(pairs: Pairs, note: str, trees: Mapping[str, str], counted: Counted) -> Diff:
-    found: dict[str, FileChange] = {}
-    for old, new in pairs:
-        if old not in trees or new not in trees:
-            return Diff(note="its commits are no longer in the repository, so its changes are unknown")
-        for file in counted.get((trees[old], trees[new]), ()):
-            one = found.get(file.path)
-            if one and (one.added is None or file.added is None):
-                found[file.path] = FileChange(file.path, None, None)
-            elif one:
-                added, removed = (one.added or 0) + (file.added or 0), (one.removed or 0) + (file.removed or 0)
-                found[file.path] = FileChange(file.path, added, removed)
-            else:
-                found[file.path] = file
-    files = sorted(found.values(), key=lambda file: (-(file.added or 0) - (file.removed or 0), file.path))
-    return Diff(files=tuple(files), note=note)
-
-
-def _trees(git: Git, names: Collection[str]) -> dict[str, str]:
-    """Return the tree of each revision that exists."""
-    asked = sorted(names)
-    if not asked:
-        return {}
-    lines = "".join(f"{name}^{{tree}}\n" for name in asked).encode()
-    rows = git.content("cat-file", "--batch-check=%(objectname) %(objecttype)", input=lines).out.decode().splitlines()
-    answers = zip(asked, (row.rsplit(" ", 1) for row in rows), strict=True)
-    return {name: oid for name, (oid, kind) in answers if kind == "tree"}
-
-
-def _numstat(git: Git, pairs: Sequence[tuple[str, str]], bookkeeping: Sequence[str]) -> Counted:
-    if not pairs:
-        return {}
-    asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()
-    found: dict[tuple[str, str], list[FileChange]] = {}
-    files: list[FileChange] = []
-    for record in git.content(*_NUMSTAT, input=asked).out.split(b"\0"):
-        row = record
-        while head := _PAIR.match(row):
-            old, new = head[0].decode().split()
-            files, row = found.setdefault((old, new), []), row[head.end() :]
-        if row:
-            added, removed, path = row.split(b"\t", 2)
-            binary = added == b"-"
-            if not is_artefact(path, bookkeeping):
-                files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
-    return found

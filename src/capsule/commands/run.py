@@ -46,7 +46,7 @@ from capsule.app.running import JSON, run_item
 from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, say
 from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, request_of, run_of, summed_up
-from capsule.commands.summary import campaign_summary, closing_words, queue_summary
+from capsule.commands.summary import campaign_summary, closing_words, queue_summary, say_summary
 from capsule.core.campaign import closing_words as closing_words_of_group
 from capsule.core.campaign import is_container
 from capsule.core.errors import UsageError
@@ -116,7 +116,7 @@ def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool =
     if dry:
         return _print_all(preview_queue(project, request))
     run = run_of(project, request, how, QueueReport)
-    with summed_up(run.form, lambda report: queue_summary(report, project)) as report:
+    with summed_up(run, lambda report: queue_summary(report, project)) as report:
         return run_queue(run, report, triage=triage)
 
 
@@ -133,7 +133,7 @@ def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *,
     if how != JSON and plan.done:
         say(f"{item_id} is done: merged as {state.facts.get('merged', 'nothing')[:12]}.")
     elif how != JSON:
-        say(closing_words(state, project))
+        say_summary(closing_words(state, project), project)
     return state.halt.exit_code if state.halt else 0
 
 
@@ -146,7 +146,7 @@ def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *
             say(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
     run = run_of(project, request, how, QueueReport)
-    with summed_up(run.form, lambda report: campaign_summary(report, root.id, project)) as report:
+    with summed_up(run, lambda report: campaign_summary(report, root.id, project)) as report:
         return run_campaign(plan, run, report)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.running import JSON, NONE, PLAIN, RunContext
-from capsule.commands.arguments import say, tell
+from capsule.commands.arguments import tell
+from capsule.commands.summary import say_summary
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.engine.dispatch import RunReport
@@ -54,11 +55,11 @@ def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainRep
 
 
 @contextmanager
-def summed_up(form: str, sum_up: Callable[[RunReport], str]) -> Iterator[RunReport]:
+def summed_up(run: RunContext, sum_up: Callable[[RunReport], str]) -> Iterator[RunReport]:
     """Print the summary however the run ends, once there is something to sum up."""
     report = RunReport()
     try:
         yield report
     finally:
-        if form != JSON and report.ended_because and (report.spawns or report.exit_code != 2):
-            say(sum_up(report))
+        if run.form != JSON and report.ended_because and (report.spawns or report.exit_code != 2):
+            say_summary(sum_up(report), run.project)

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from msgspec.structs import replace
 
 from capsule.app.items import COMMIT_TRACKER, uncommitted_tracker_files
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
-from capsule.core.history import NOBODY, NOT_GREEN
+from capsule.core.history import NOBODY, NOT_GREEN, MissionSummary
 from capsule.core.item import Item
 from capsule.core.proven import proof_of
-from capsule.core.state import MissionState
+from capsule.core.state import MissionState, children_of
+from capsule.core.status import MissionStatus, count_statuses
 from capsule.engine.dispatch import ELSEWHERE, RunReport
 from capsule.project import Project
-from capsule.reports.style import clean
+from capsule.reports.style import TONES, Style, clean, fitted, knows_links, linked
 from capsule.reports.table import column, widest
+from capsule.reports.words import lies_words, money
+from capsule.system.clock import SystemClock
 
 _WIDEST_TITLE = 60
 _MOST_NAMED = 10
@@ -25,28 +33,54 @@ _LEAST_LABEL = 10
 _SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
 
 
+_SIGNS = {status.sign: status.tone for status in MissionStatus}
+_REPORT = re.compile(r"^  report: +(?P<path>\S+)$", re.MULTILINE)
+
+
+def say_summary(text: str, project: Project) -> None:
+    print(dressed(text, project.root, sys.stdout), flush=True)
+
+
+def dressed(text: str, root: Path, stream: TextIO) -> str:
+    """Return a summary as it is printed: on a terminal folded and coloured, with a link where links are known."""
+    folded, style = fitted(text, stream), Style(stream)
+    head, line_end, rest = folded.partition("\n")
+    if tone := _SIGNS.get(head[:1]):
+        head = style.paint(TONES[tone], head)
+    named = _REPORT.search(rest) if knows_links(stream) else None
+    if named and (file := root / named["path"]).is_file():
+        start, end = named.span("path")
+        rest = rest[:start] + linked(named["path"], file.absolute().as_uri()) + rest[end:]
+    return f"{head}{line_end}{rest}"
+
+
 def closing_words(state: MissionState, project: Project) -> str:
     """Sum up a mission that has ended or halted."""
-    spent = state.spending  # left out where no agent has said anything about it: `show` says that it is unknown
-    used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
+    mission, spent = state.mission, state.spending
+    used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []  # `show` says what is unknown
     with MissionReader(project) as reader:
-        history = reader.history(state.mission)
+        history, whole = reader.history(mission), _whole(reader, mission)
     proof, summary = proof_of(history), history.summary(NOBODY, history.last)
+    status = summary.status
     used = [*([f"  {f'{proof.label}:':<13}{clean(proof.line)}"] if proof.line else []), *used]
+    logs = Path(".capsule", "logs", mission)
+    known = project.root / logs / "summary.md"
+    report = [f"  report:      {logs / known.name}"] if known.is_file() else []
     if state.halt:
         return "\n".join(
             [
-                f"{state.mission} {summary.status.words} at {state.halt.phase}: {clean(state.halt.reason)}",
+                f"{status.sign} {mission} {status.words} at {state.halt.phase}: {clean(state.halt.reason)}",
+                f"  {_at_a_glance(whole)}",
                 *used,
-                f"  details:     capsule show {state.mission}",
-                f"  worktree:    {project.root / '.capsule' / 'worktrees' / state.mission}",
+                f"  details:     capsule show {mission}",
+                f"  worktree:    {project.root / '.capsule' / 'worktrees' / mission}",
                 f"  next:        {summary.next}",
                 *([f"  or:          {summary.otherwise}"] if summary.otherwise else []),
             ]
         )
     merged = state.facts.get("merged", "")
     end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
-    lines = [f"{state.mission} is {end}."]
+    lines = [f"{MissionStatus.DONE.sign} {mission} is {end}.", f"  {_at_a_glance(whole)}"]
     if merged:
         lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
     if not state.item_closed:
@@ -58,7 +92,29 @@ def closing_words(state: MissionState, project: Project) -> str:
     if merged and state.policy.verify == "warn":
         lines += [f"  {NOT_GREEN}"] if history.on_red else []
     left = [f"  uncommitted: {words}" for words in _uncommitted(project)] if merged else []
-    return "\n".join([*lines, *used, *left, f"  logs:        .capsule/logs/{state.mission}/"])
+    ways = [f"  logs:        {logs}/", f"  next:        capsule show {mission}"]
+    return "\n".join([*lines, *used, *left, *report, *ways])
+
+
+def _whole(reader: MissionReader, mission: str) -> MissionSummary:
+    """Return a mission with its parts."""
+    state = reader.history(mission).state
+    names = [child.mission for child in children_of(state, lambda name: reader.history(name).state)]
+    now = SystemClock().now()
+    return replace(reader.summary(mission, now), parts=tuple(_whole(reader, name) for name in names))
+
+
+def _at_a_glance(summary: MissionSummary) -> str:
+    """`Validate phone format · $0.12 · 2 min 3 s · 3 lies caught`"""
+    spent, took = summary.spent_with_parts, duration(summary.busy_seconds)
+    price = money(spent) if spent.priced else ""
+    return " · ".join(filter(None, (clean(summary.title), price, took, lies_of([summary]))))
+
+
+def lies_of(missions: Iterable[MissionSummary]) -> str:
+    """Say how often agents claimed success wrongly: `3 lies caught`; '' where none did."""
+    wrong = [attempt for each in missions for attempt in each.all_attempts() if attempt.wrong_claim]
+    return lies_words(len(wrong), sum(attempt.caught for attempt in wrong))
 
 
 def _uncommitted(project: Project) -> list[str]:
@@ -80,7 +136,35 @@ def queue_summary(report: RunReport, project: Project) -> str:
     if waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
         rows.append(("next", _next_command(waiting[0], item, report.blocked.get(waiting[0], ""), project)))
-    return _laid_out(f"Run ended: {report.ended_because}.", rows)
+    return _laid_out(f"{_sign(report)} Run ended: {report.ended_because}.", [_score(report, project)], rows)
+
+
+def _sign(report: RunReport) -> str:
+    if report.exit_code == Interrupted.exit_code:
+        return MissionStatus.STOPPED.sign
+    if report.failed or report.exit_code > 1:
+        return MissionStatus.FAILED.sign
+    if report.blocked:
+        return MissionStatus.NEEDS_YOU.sign
+    return MissionStatus.STOPPED.sign if report.exit_code else MissionStatus.DONE.sign
+
+
+def _score(report: RunReport, project: Project) -> str:
+    """`2 merged · 3 lies caught · 1 needs you · $0.12 · 35 s`"""
+    merged = sum(name in report.states and "merged" in report.states[name].facts for name in report.done)
+    counts = {MissionStatus.NEEDS_YOU: len(report.blocked), MissionStatus.FAILED: len(report.failed)}
+    with MissionReader(project) as reader:
+        tried = (*report.done, *report.blocked, *report.failed, *report.stopped)
+        lies = lies_of(_whole(reader, name) for name in tried if reader.history(name).starts)
+    parts = (
+        f"{merged:,} merged" if merged else "",
+        f"{len(report.done) - merged:,} done" if merged < len(report.done) or not merged else "",
+        lies,
+        *(count_statuses({status: number}) for status, number in counts.items()),
+        money(report.spent) if report.spent.priced else "",
+        duration(report.seconds),
+    )
+    return " · ".join(filter(None, parts))
 
 
 def _next_command(item_id: str, item: Item | None, why: str, project: Project) -> str:
@@ -113,7 +197,7 @@ def campaign_summary(report: RunReport, root: str, project: Project) -> str:
         rows += [("next", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
     stopped = report.exit_code == Interrupted.exit_code  # the error that follows says where
     head = f"Campaign {root} was stopped." if stopped else f"Campaign {root} ended: {report.ended_because}."
-    lines = [_laid_out(head, rows)]
+    lines = [_laid_out(f"{_sign(report)} {head}", [_score(report, project)], rows)]
     if report.progress:
         ids, titles = [row.item for row in report.progress], [clean(row.title) for row in report.progress]
         left, middle = widest(ids), min(widest(titles), _WIDEST_TITLE)
@@ -127,9 +211,9 @@ def campaign_summary(report: RunReport, root: str, project: Project) -> str:
 def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     rows = [("phases", f"{report.spawns} of {report.cap}")]
     if report.done:
-        rows.append(("done", ", ".join(report.done)))
         with MissionReader(project) as reader:
             proofs = {item: proof_of(reader.history(item)) for item in report.done}
+            rows += [("done", f"{item}: {_at_a_glance(_whole(reader, item))}") for item in report.done]
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
@@ -143,7 +227,8 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     return rows
 
 
-def _laid_out(head: str, rows: Sequence[tuple[str, str]]) -> str:
+def _laid_out(head: str, lines: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
     """Put the texts into one column; only a label with an id in it may be wider than the column."""
     width = max(_LEAST_LABEL, *(len(name) + 1 for name, _ in rows if " " not in name))
-    return "\n".join([head, *(f"  {name:<{width}} {text}" for name, text in rows)])
+    told = (f"  {name:<{width}} {text}" for name, text in rows)
+    return "\n".join([head, *(f"  {line}" for line in lines), *told])

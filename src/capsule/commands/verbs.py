@@ -26,7 +26,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "triage": Verb("triage", "assess every new item of the backlog"),
         "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),
         "show": Verb("show", "show where a mission stands: phases, evidence, feedback"),
-        "report": Verb("report", "report on missions: claims, cost, diff (Markdown, HTML, JSON)"),
+        "report": Verb("report", "report on missions: claims, cost, diff (Markdown, page, card)"),
         "logs": Verb("logs", "show what the agents of a mission printed"),
         "abort": Verb("abort", "end a mission; keep its branch"),
         "clean": Verb("clean", "end missions and delete their branches; all is salvaged first"),

@@ -85,6 +85,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
     """The same step was begun again."""
     waits: tuple[Waiting, ...] = ()
+    mended: int = 0
+    """It was refuted, and this later attempt of its phase passed; 0 where none has."""
 
     @property
     def how(self) -> str:
@@ -147,6 +149,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def passed_despite_evidence(self) -> bool:
         return passed_despite_evidence(self.verdict, self.evidence)
+
+    @property
+    def caught(self) -> bool:
+        """Tell whether the evidence contradicted the claim and the attempt did not pass."""
+        return self.verdict == Verdict.REFUTED
+
+    @property
+    def wrong_claim(self) -> bool:
+        """Tell whether an agent claimed success and the evidence says otherwise."""
+        return bool(self.agent) and self.claimed in SUCCESSES and (self.caught or self.passed_despite_evidence)
 
 
 def passed_despite_evidence(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
@@ -364,9 +376,14 @@ def _begun(history: MissionHistory, event: StepBegun) -> MissionHistory:
 
 def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
     begun, outcome = history.under_way, event.outcome
+    passed = event.decision.verdict in SUCCESSES and not passed_despite_evidence(
+        event.decision.verdict, outcome.evidence
+    )
     if begun is None or begun.key != event.key:
         begun = Attempt(key=event.key, phase=event.phase, number=event.run, began=event.at)
         history = _interrupted(history).with_one_more(begun)
+    if passed:
+        history = replace(history, attempts=_mended(history.attempts, event.phase, begun.number))
     return replace(
         history.with_last(ended=event, until=event.at, agent=outcome.agent or begun.agent),
         waiting=None,
@@ -376,6 +393,20 @@ def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
         worked=history.worked + outcome.seconds,
         on_red=bool(refuted(outcome.evidence)) if "merged" in outcome.facts else history.on_red,
     )
+
+
+def _mended(attempts: tuple[Attempt, ...], phase: str, number: int) -> tuple[Attempt, ...]:
+    """Mark what was refuted of a phase since it last passed: this attempt of it passes."""
+    found, later = list(attempts), len(attempts) - 1
+    for at in range(later - 1, -1, -1):
+        each = found[at]
+        if each.phase != phase:
+            continue
+        if each.caught:
+            found[at] = replace(each, mended=number)
+        elif each.verdict in SUCCESSES:
+            break
+    return tuple(found)
 
 
 def _interrupted(history: MissionHistory, repeated_by: str = "") -> MissionHistory:
@@ -710,7 +741,12 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def refuted(self) -> int:
-        return sum(attempt.verdict == Verdict.REFUTED for attempt in self.all_attempts())
+        return sum(attempt.caught for attempt in self.all_attempts())
+
+    @property
+    def mended(self) -> int:
+        """Count the refuted attempts that a later one mended."""
+        return sum(bool(attempt.mended) for attempt in self.all_attempts())
 
     @property
     def first_pass(self) -> bool:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import msgspec
 
 from capsule.core.budget import Spending, total
+from capsule.core.by_agent import AgentRecord, by_agent
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.history import MissionSummary, RunSummary, evidence_counts, with_parts
+from capsule.core.inbox import Question
 from capsule.core.merges import MergeRecord
-from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.status import Condition, MissionStatus
 
@@ -32,6 +33,12 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     sent_back: int
     refuted: int
+    mended: int
+    """How many of the refuted attempts were mended by a later one."""
+    claimed_wrongly: int
+    """How often an agent claimed success, and the evidence said otherwise."""
+    caught: int
+    """How many of those did not pass."""
     claims: int
     claims_confirmed: int
     claims_refuted: int
@@ -59,12 +66,23 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     run: RunSummary | None = None
     merges: tuple[MergeRecord, ...] = ()
     """The merge queues in which one of the missions waited, was tested with others or went back."""
+    questions: tuple[Question, ...] = ()
+    """What of it needs a person, the oldest first."""
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether it is about one mission, and not about a run."""
+        return len(self.missions) == 1 and not self.run
 
     @property
     def heading(self) -> str:
-        if len(self.missions) == 1 and not self.run:
+        if self.alone:
             return f"{self.missions[0].mission}: {self.missions[0].title}"
         return self.title
+
+    @property
+    def agents(self) -> tuple[AgentRecord, ...]:
+        return by_agent(self.missions)
 
     @property
     def statuses(self) -> Counter[MissionStatus]:
@@ -91,7 +109,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             first_pass=sum(each.first_pass for each in judged),
             attempts=sum(each.attempts_made for each in missions),
             sent_back=sum(attempt.sent_back for attempt in attempts),
-            refuted=sum(attempt.verdict == Verdict.REFUTED for attempt in attempts),
+            refuted=sum(attempt.caught for attempt in attempts),
+            mended=sum(bool(attempt.mended) for attempt in attempts),
+            claimed_wrongly=sum(attempt.wrong_claim for attempt in attempts),
+            caught=sum(attempt.wrong_claim and attempt.caught for attempt in attempts),
             claims=sum(claims.values()),
             claims_confirmed=claims[EvidenceStatus.CONFIRMED],
             claims_refuted=claims[EvidenceStatus.REFUTED],

@@ -28,6 +28,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def times(number: int) -> str:
+    """`once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
 def shortened(text: str, most: int) -> str:
     """Cut the text to so many characters, dots included."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

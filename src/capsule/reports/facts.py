@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from capsule.core.budget import as_facts
+from capsule.core.by_agent import AgentRecord
 from capsule.core.decide import HALTS, SETBACKS
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.merges import MergeRecord
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
+from capsule.reports.questions import question_facts
 from capsule.reports.words import acceptance, exam
 
 VERSION = 1
@@ -94,14 +96,30 @@ def places(mission: str, root: Path) -> dict[str, str]:
 # ---- capsule report --json
 
 
+def agent_facts(report: Report) -> dict[str, Any]:
+    """Return what `capsule report --by agent --json` prints."""
+    return {**_head(report), "agents": [_agent(each) for each in report.agents]}
+
+
+def _head(report: Report) -> dict[str, Any]:
+    return {"v": VERSION, "project": report.project, "title": report.title, "as_of": report.as_of}
+
+
+def _agent(record: AgentRecord) -> dict[str, Any]:
+    rates = {name: getattr(record, name) for name in ("refuted_rate", "first_pass_rate", "usd_per_merged")}
+    return {
+        **msgspec.structs.asdict(record),
+        "model": record.model or None,
+        **{name: None if rate is None else round(rate, 4) for name, rate in rates.items()},
+        "spending": as_facts(record.spending),
+    }
+
+
 def report_facts(report: Report) -> dict[str, Any]:
     totals, run = report.totals, report.run
     rate = totals.first_pass_rate
     return {
-        "v": VERSION,
-        "project": report.project,
-        "title": report.title,
-        "as_of": report.as_of,
+        **_head(report),
         "run": {
             "name": run.stream.lstrip("_"),
             "began": run.began,
@@ -118,6 +136,8 @@ def report_facts(report: Report) -> dict[str, Any]:
             "first_pass_rate": None if rate is None else round(rate, 4),
             "spending": as_facts(totals.spending),
         },
+        "questions": [question_facts(each) for each in report.questions],
+        "agents": [_agent(each) for each in report.agents],
         "missions": [_mission(each) for each in report.missions],
         "merges": [_merge_queue(each) for each in report.merges],
     }

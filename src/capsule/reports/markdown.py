@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 from capsule.core.briefing import fenced
-from capsule.core.budget import duration
+from capsule.core.budget import duration, in_words
 from capsule.core.event import cut
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
+from capsule.core.inbox import Question, needs_you
 from capsule.core.merges import Passage
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
@@ -43,6 +45,21 @@ def markdown(report: Report, width: int = sys.maxsize) -> str:
     return "\n\n".join(_fitted(block, width) for block in _blocks(report)) + "\n"
 
 
+def agents_markdown(report: Report, width: int = sys.maxsize) -> str:
+    """Return a table of the agents, for a terminal no wider than that."""
+    return "\n\n".join(_fitted(block, width) for block in _agents(report)) + "\n"
+
+
+def _agents(report: Report) -> Iterator[str]:
+    yield f"# {plain(report.heading)}, by agent"
+    yield f"{plain(report.project)}, as of {words.when(report.as_of)} UTC."
+    if not report.agents:
+        yield words.NO_AGENTS
+        return
+    yield _table(words.AGENT_HEADS, [tuple(map(plain, words.agent_cells(each))) for each in report.agents])
+    yield words.AGENTS_EXPLAINED
+
+
 def _fitted(block: str, width: int) -> str:
     """Fold a block; a table that is too wide becomes a list of its rows."""
     head, *rows = block.split("\n")
@@ -67,8 +84,10 @@ def _blocks(report: Report) -> Iterator[str]:
     if not report.missions:
         yield f"{words.NO_MISSIONS} Start one: `{words.HOW_TO_BEGIN}`"
         return
-    if len(report.missions) == 1 and not run:
-        yield from _mission(report.missions[0], 2)
+    yield f"**{plain(words.first_sentence(report))}**"
+    yield from _questions(report.questions)
+    if report.alone:
+        yield from _mission(report.missions[0], 2, asked=bool(report.questions))
         yield from _merges(report)
         return
     yield _list(
@@ -96,15 +115,16 @@ def _blocks(report: Report) -> Iterator[str]:
         yield from _mission(each, 3)
 
 
-def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
+def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Iterator[str]:
+    """Tell all of a mission; where its question is told already, not that."""
     rest, heading = summary.sentence.removeprefix(summary.status.words), "#" * level
     colon = ":" if rest == summary.sentence or rest.startswith(":") else ""
-    told = plain(rest.lstrip(": "), _WHOLE)
-    yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip()
+    told = "" if asked else plain(rest.lstrip(": "), _WHOLE)
+    yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip(": ")
     if summary.unverified:
         yield f"**{plain(summary.unverified)}**"
     yield _list(
-        f"Next: `{summary.next}`" if summary.status is MissionStatus.NEEDS_YOU else "",
+        f"Next: `{summary.next}`" if summary.status is MissionStatus.NEEDS_YOU and not asked else "",
         f"Workflow {plain(summary.workflow)}, base `{summary.base[:12]}`, into {plain(summary.into)}",
         words.period(summary),
         *_figures(words.mission_figures(summary)),
@@ -134,6 +154,30 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     for part in summary.parts:
         yield f"{heading} {plain(part.mission)}: {plain(part.title)}"
         yield from _mission(part, min(level + 1, 6))
+
+
+def _questions(questions: Sequence[Question]) -> Iterator[str]:
+    """Tell each question whole, with the commands that answer it."""
+    if not questions:
+        return
+    yield f"## {needs_you(questions)}"
+    for each in questions:
+        at = f" at {plain(each.phase)}" if each.phase else ""
+        since = f", since {words.when(each.since)} UTC" if each.since else ""
+        yield f"{each.status.sign} **{plain(each.heading)}**: {each.kind.words}{at}{since}"
+        yield "\n".join(f"> {plain(line, _WHOLE)}".rstrip() for line in printable(each.asked).strip().splitlines())
+        open_ones = [piece for piece in each.evidence if piece.standing is not EvidenceStatus.CONFIRMED]
+        yield _list(
+            f"Done: {plain(', '.join(each.done))}" if each.done else "",
+            f"Cost: {in_words(each.spent)}" if each.spent.runs else "",
+            *(_seen(piece) for piece in open_ones),
+            f"Diff: `{each.diff}`" if each.diff else "",
+            *(f"{answer.label}: `{answer.command}`" for answer in each.answers),
+        )
+
+
+def _seen(piece: Evidence) -> str:
+    return f"{words.EVIDENCE[piece.standing].sign} {plain(comparable_claim(piece))}: {plain(piece.observed)}"
 
 
 def _merges(report: Report) -> Iterator[str]:
@@ -170,7 +214,7 @@ def _ride(one: Passage, longest: float) -> tuple[str, ...]:
 
 
 def _batch(batch: BatchTest) -> str:
-    indent, sign = "  " if batch.part else "", "✓" if batch.green else "✗"
+    indent, sign = "  " if batch.part else "", words.look_of_batch(batch).sign
     return (
         f"{indent}- {sign} {plain(', '.join(batch.missions))}: {words.batch_words(batch)} ({duration(batch.seconds)})"
     )
@@ -201,10 +245,10 @@ def _timeline(summary: MissionSummary) -> str:
 
 def _evidence(attempt: Attempt) -> str:
     said = f"; the agent claimed “{plain(attempt.summary)}”" if words.claim_of(attempt) and attempt.summary else ""
-    lines = [f"**{plain(attempt.phase)}, attempt {attempt.number}**{said}", ""]
+    mended = f" (caught, then mended at attempt {attempt.mended})" if attempt.mended else ""
+    lines = [f"**{plain(attempt.phase)}, attempt {attempt.number}**{mended}{said}", ""]
     for piece in attempt.evidence:
-        sign = words.EVIDENCE[piece.standing].sign
-        lines.append(f"- {sign} {plain(comparable_claim(piece))}: {plain(piece.observed)}")
+        lines.append(f"- {_seen(piece)}")
         if detail := words.proof(piece).strip():
             lines += ["", *(f"  {text}" for text in _fenced(detail).splitlines())]
     return "\n".join(lines)

@@ -21,6 +21,11 @@ _STEERING = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e
 """The same without those that are merely invisible: text that keeps its lines may need them."""
 
 
+_WITH_LINKS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "xterm-kitty", "xterm-ghostty", "foot")
+_MARKS = {"WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM"}
+"""Variables that terminals with links set."""
+
+
 class Style:
     def __init__(self, stream: TextIO, colour: bool | None = None) -> None:
         wanted = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -29,6 +34,19 @@ class Style:
     def paint(self, colour: str, text: str) -> str:
         code = _CODES.get(colour)
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
+
+
+def knows_links(stream: TextIO) -> bool:
+    """Tell whether a terminal is known to show a link (OSC 8); others may print its address as text."""
+    if not stream.isatty() or os.environ.get("TMUX") or os.environ.get("STY"):
+        return False
+    by_name = os.environ.get("TERM_PROGRAM") in _WITH_LINKS or os.environ.get("TERM", "") in _WITH_LINKS
+    vte = os.environ.get("VTE_VERSION", "")
+    return by_name or (vte.isdecimal() and int(vte) >= 5000) or bool(_MARKS.intersection(os.environ))
+
+
+def linked(text: str, uri: str) -> str:
+    return f"\x1b]8;;{uri}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def output_width(stream: TextIO) -> int:
@@ -98,4 +116,4 @@ def _folded(line: str, width: int) -> list[str]:
 
 def printable(text: str) -> str:
     """Return a stranger's text with its lines and indentation, without control sequences."""
-    return _STEERING.sub("", text)
+    return text if text.isprintable() else _STEERING.sub("", text)

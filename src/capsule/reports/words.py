@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
+from capsule.core.by_agent import AgentRecord
 from capsule.core.event import Accepted, Allowance
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.exam import joining
-from capsule.core.findings import finding_line
+from capsule.core.findings import FindingStatus, finding_line
 from capsule.core.forecast import in_minutes
 from capsule.core.history import (
     SUCCESSES,
@@ -32,7 +33,7 @@ from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, Tone, count_statuses
-from capsule.core.text import count
+from capsule.core.text import count, times
 from capsule.core.train import BatchTest, Car, MergeSummary
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
@@ -62,11 +63,17 @@ VERDICTS = {
     "interrupted": Look(Tone.QUIET, Mark.INTERRUPTED),
     "under way": Look(Tone.LIVE, Mark.NOW),
 }
+MENDED = Look(Tone.WARN, Mark.AGAIN)
 EVIDENCE = {
     EvidenceStatus.CONFIRMED: Look(Tone.GOOD, "✓"),
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
     EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
     EvidenceStatus.ACCEPTED: Look(Tone.WARN, "!"),
+}
+FINDINGS = {
+    FindingStatus.OPEN: Look(Tone.WARN, "○"),
+    FindingStatus.RESOLVED: Look(Tone.GOOD, "✓"),
+    FindingStatus.WITHDRAWN: Look(Tone.QUIET, "–"),
 }
 _CHECKED = {
     EvidenceStatus.CONFIRMED: "held",
@@ -77,6 +84,7 @@ _CHECKED = {
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
 HOW_TO_BEGIN = "capsule run ID"
+NO_AGENTS = "No agent has been started yet."
 
 
 # ---- one mission, one attempt
@@ -88,11 +96,14 @@ def tone_of(summary: MissionSummary) -> Tone:
 
 
 def outcome_of(attempt: Attempt) -> str:
-    """`PASS`, `PASS, unverified`, `interrupted`."""
-    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt))))
+    """`PASS`, `PASS, unverified`, `REFUTED, mended at attempt 3`, `interrupted`."""
+    mended = f"mended at attempt {attempt.mended}" if attempt.mended else ""
+    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt), mended)))
 
 
 def look_of(attempt: Attempt) -> Look:
+    if attempt.mended:
+        return MENDED
     look, doubt = VERDICTS.get(attempt.verdict or attempt.how, Look(Tone.QUIET, "·")), caveat(attempt)
     return look._replace(tone=Tone.WARN if doubt == LET_PASS else Tone.QUIET) if doubt else look
 
@@ -205,7 +216,7 @@ def proof(piece: Evidence, most: int = 12) -> str:
     return "\n".join(printable(piece.detail).strip().splitlines()[-most:])
 
 
-_KINDS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}
+TESTS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}
 _MOST_TESTS = 12
 
 
@@ -215,7 +226,7 @@ def proof_rows(proof: Proof) -> Iterator[tuple[str, str]]:
     yield from (("only said", f"{each.phase}: {each.summary or 'it passed'}") for each in proof.reviews)
     for kind, names in proof.tests.items():
         more = f" and {len(names) - _MOST_TESTS} more" if len(names) > _MOST_TESTS else ""
-        yield _KINDS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
+        yield TESTS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
     yield from (("not covered", f"{place}: {NOT_EXECUTED}") for place in proof.not_covered)
     yield from (("survived", f"{line}: {SURVIVED}") for line in proof.survivors)
 
@@ -262,6 +273,62 @@ def agents_used(spent: Spending) -> str:
 # ---- several missions
 
 
+def first_sentence(report: Report) -> str:
+    """`3 of 6 done, 3 need you. Agents claimed success wrongly 7 times; all caught. $6.21, 2 h 45 min.`"""
+    return " ".join(first_sentences(report))
+
+
+def first_sentences(report: Report) -> tuple[str, str, str]:
+    """Say how far everything is, how honest the agents were, and what it cost."""
+    totals, run = report.totals, report.run
+    price = money(totals.spending)
+    cost = {"unknown": "Cost unknown, ", "–": ""}.get(price, f"{price.replace('at', 'At', 1)}, ")
+    took = duration(int(run.seconds) if run else totals.busy_seconds)
+    return f"{_how_far(report)}.", f"{_honesty(totals)}.", f"{cost}{took}."
+
+
+def _how_far(report: Report) -> str:
+    if report.alone:
+        [only] = report.missions
+        at = f" at {clean(only.phase)}" if only.phase else ""
+        return f"{only.status.words.capitalize()}{at}"
+    statuses = report.statuses
+    others = count_statuses({status: number for status, number in statuses.items() if status is not MissionStatus.DONE})
+    return ", ".join(filter(None, (f"{statuses[MissionStatus.DONE]:,} of {len(report.missions):,} done", others)))
+
+
+def _honesty(totals: Totals) -> str:
+    wrong, caught = totals.claimed_wrongly, totals.caught
+    if not wrong:
+        return "No claim of success was refuted" if totals.claims else "No claim was checked"
+    return f"Agents claimed success wrongly {times(wrong)}; {caught_words(wrong, caught)}"
+
+
+def lies_words(wrong: int, caught: int) -> str:
+    """`3 lies caught`, `1 lie let pass`, `2 lies caught, 1 let pass`; '' where there was none."""
+    let_pass = wrong - caught
+    if not caught:
+        return f"{count(let_pass, 'lie')} let pass" if let_pass else ""
+    return f"{count(caught, 'lie')} caught" + (f", {let_pass:,} let pass" if let_pass else "")
+
+
+def caught_words(wrong: int, caught: int) -> str:
+    """Say how many of the wrong claims did not pass."""
+    if not caught:
+        return {1: "let pass", 2: "both let pass"}.get(wrong, "all let pass")
+    if caught < wrong:
+        return f"{caught:,} caught, {wrong - caught:,} let pass"
+    return {1: "caught", 2: "both caught"}.get(wrong, "all caught")
+
+
+def refuted_words(refuted: int, mended: int) -> str:
+    """`3 refuted`, `3 refuted, 2 mended since`, `3 refuted, all mended since`."""
+    if not mended:
+        return f"{refuted} refuted"
+    which = f"{mended} " if mended < refuted else "all " if refuted > 1 else ""
+    return f"{refuted} refuted, {which}mended since"
+
+
 Figure = tuple[str, str, str]
 """A name, what stands beside it, and a remark."""
 
@@ -270,17 +337,18 @@ def report_figures(report: Report) -> list[Figure]:
     """Sum up several missions."""
     totals, share = report.totals, report.totals.first_pass_rate
     attempts = [attempt for each in report.missions for attempt in each.all_attempts()]
+    refuted = refuted_words(totals.refuted, totals.mended)
     passed = f"{totals.first_pass} of {totals.judged} that ended had nothing sent back"
     return [
         ("missions", f"{totals.missions:,}", count_statuses(report.statuses)),
         ("first-pass rate", "–" if share is None else f"{100 * share:.0f} %", passed),
-        ("retries", f"{totals.sent_back:,}", f"of {count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
+        ("retries", f"{totals.sent_back:,}", f"of {count(totals.attempts, 'attempt')}; {refuted}"),
         *_claims_cost_and_time(attempts, totals.spending, totals),
     ]
 
 
 def mission_figures(summary: MissionSummary) -> list[Figure]:
-    sent_back = f"sent back {count(summary.sent_back, 'time')}; {summary.refuted} refuted"
+    sent_back = f"sent back {count(summary.sent_back, 'time')}; {refuted_words(summary.refuted, summary.mended)}"
     return [
         ("attempts", f"{summary.attempts_made:,}", sent_back),
         *_claims_cost_and_time(summary.all_attempts(), summary.spent_with_parts, summary),
@@ -348,6 +416,37 @@ def _at_least(spent: Spending, known: int) -> str:
     return "" if known == spent.runs else "≥ "
 
 
+AGENT_HEADS = ("agent", "attempts", "claims of success", "refuted", "first pass", "merged", "cost", "per merged item")
+
+
+def agent_cells(record: AgentRecord) -> tuple[str, ...]:
+    """Return the row of an agent: `claude · large`, `12`, `9`, `2 (22 %)`, `5 of 6 (83 %)`, `3`, `$4.10`, `$1.37`."""
+    each = record.usd_per_merged
+    refuted = f"{record.refuted:,}{_share(record.refuted_rate)}" if record.claims else "–"
+    first = f"{record.first_pass:,} of {record.phases:,}{_share(record.first_pass_rate)}" if record.phases else "–"
+    return (
+        " · ".join(filter(None, (record.agent, record.model))),
+        f"{record.attempts:,}",
+        f"{record.claims:,}",
+        refuted,
+        first,
+        f"{record.merged:,}",
+        money(record.spending),
+        "–" if not record.merged else "unknown" if each is None else f"${each:,.2f}",
+    )
+
+
+def _share(rate: float | None) -> str:
+    return "" if rate is None else f" ({100 * rate:.0f} %)"
+
+
+AGENTS_EXPLAINED = (
+    "Refuted: it claimed success, and the evidence said otherwise. First pass: phases, reviews apart, that passed at "
+    "once and never had to be done again. Per merged item: all that it cost, by the missions delivered in which it "
+    "took part."
+)
+
+
 # ---- merge queues
 
 
@@ -380,6 +479,10 @@ def batch_words(batch: BatchTest) -> str:
     if batch.green:
         return f"green, merged as {batch.commit[:12]}" if batch.commit else "green"
     return "red, halved" if batch.bisected else "red"
+
+
+def look_of_batch(batch: BatchTest) -> Look:
+    return Look(Tone.GOOD, "✓") if batch.green else Look(Tone.BAD, "✗")
 
 
 def change_words(diff: Diff) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.told import a_long_story, prepared
 
 from capsule.core.stamps import moment
-from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
+from capsule.pages.environment import macro
+from capsule.pages.timeline import Bar, Scale, Span, laid_out, pauses
+from tests.told import a_long_story, prepared
 
 DAY = 86400.0
 NINE = moment("2026-01-05T09:00:00Z")
@@ -52,7 +53,7 @@ def test_a_night_in_which_nothing_happened_is_a_break_that_says_how_long_it_was(
     scale = Scale(laid_out(summary.attempts))
     assert round(scale.breaks[0].seconds / 3600) == 14
     assert scale.breaks[0].width < 5
-    assert "⋯ 14 h 0 min" in axis(scale)
+    assert "⋯ 14 h 0 min" in macro("timeline.html", "axis", scale)
 
 
 def test_short_rests_are_drawn_as_they_are() -> None:
@@ -75,11 +76,11 @@ def test_an_axis_has_a_few_round_times_with_room_for_each(seconds: float) -> Non
 
 def test_what_took_no_time_is_seen_all_the_same() -> None:
     scale = Scale([Span(0, 1000)])
-    assert 'width="0.70%"' in drawn(scale, [Bar(Span(1000, 1000), "good")], "words")
-    assert 'x="99.30%"' in drawn(scale, [Bar(Span(1000, 1000), "good")], "words")
+    assert 'width="0.70%"' in macro("timeline.html", "lane", scale, [Bar(Span(1000, 1000), "good")], "words")
+    assert 'x="99.30%"' in macro("timeline.html", "lane", scale, [Bar(Span(1000, 1000), "good")], "words")
 
 
 def test_many_attempts_are_few_shapes() -> None:
     scale = Scale([Span(0, 20_000)])
     bars = [Bar(Span(second, second + 1), "good") for second in range(20_000)]
-    assert drawn(scale, bars, "words").count("<rect") < 1000
+    assert macro("timeline.html", "lane", scale, bars, "words").count("<rect") < 1000

@@ -11,15 +11,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from html import escape
 from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from capsule.core.budget import duration
-from capsule.core.history import Attempt
+from capsule.core.history import Attempt, Diff, MissionSummary
+from capsule.core.merges import MergeRecord, Passage
 from capsule.core.stamps import moment
-from capsule.reports.style import clean
+from capsule.core.train import BatchTest
+from capsule.reports import words
 
 _MOST_BREAKS = 6
 _BREAK_WIDTH = 4.0
@@ -52,15 +52,40 @@ class Bar(NamedTuple):
     """Its class in the style sheet."""
 
 
+class Box(NamedTuple):
+    """A bar as it is drawn."""
+
+    look: str
+    x: str
+    width: str
+    tall: bool
+
+
 class _Break(NamedTuple):
     left: float
     width: float
     seconds: float
 
+    @property
+    def x(self) -> str:
+        return f"{self.left + self.width * 0.2:.2f}%"
+
+    @property
+    def middle(self) -> str:
+        return f"{self.left + self.width / 2:.2f}%"
+
 
 class _Tick(NamedTuple):
     at: float
     label: str
+
+    @property
+    def x(self) -> str:
+        return f"{self.at:.2f}%"
+
+    @property
+    def anchor(self) -> str:
+        return "start" if self.at < 8 else "end" if self.at > 92 else "middle"
 
 
 def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
@@ -138,6 +163,36 @@ class Scale:
                 day = date
         return found
 
+    @cached_property
+    def labelled(self) -> list[_Break]:
+        """Choose the longest breaks that there is room to label."""
+        found: list[_Break] = []
+        for gap in sorted(self.breaks, key=lambda gap: -gap.seconds):
+            if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
+                found.append(gap)
+        return found
+
+    def boxes(self, bars: Iterable[Bar]) -> list[Box]:
+        """Return the bars as they are drawn, in the order given."""
+        found = []
+        for bar in _merged(self, bars):
+            left = self.at(bar.span.start)
+            width = max(self.at(bar.span.end) - left, _NARROWEST)
+            found.append(Box(bar.look, f"{min(left, 100 - width):.2f}%", f"{width:.2f}%", bar.look in _TALL))
+        return found
+
+
+def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
+    """Join neighbours that look the same and are no wider than a hair: a long mission stays a picture."""
+    found: list[Bar] = []
+    for bar in bars:
+        last = found[-1] if found else None
+        if last and last.look == bar.look and scale.at(bar.span.end) - scale.at(last.span.end) < _NARROWEST / 4:
+            found[-1] = Bar(Span(last.span.start, max(bar.span.end, last.span.end)), bar.look)
+        else:
+            found.append(bar)
+    return found
+
 
 def _pieces(spans: Sequence[Span]) -> list[Span]:
     """Join what happened, and cut it at the longest gaps."""
@@ -163,58 +218,72 @@ def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
 
 
-# ---- drawn
+# ---- what is drawn on one scale
 
 
-def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
-    """Draw one row: bars on the line, in the order given, with their labels."""
-    rects = ""
-    for bar in _merged(scale, bars):
-        left = scale.at(bar.span.start)
-        width = max(scale.at(bar.span.end) - left, _NARROWEST)
-        box = f'x="{min(left, 100 - width):.2f}%" y="{0 if bar.look in _TALL else 3}" width="{width:.2f}%"'
-        rects += f'<rect class="{bar.look}" {box} height="{18 if bar.look in _TALL else 12}" rx="2"/>'
-    grid = "".join(f'<rect class="grid" x="{tick.at:.2f}%" width="1" height="18"/>' for tick in scale.ticks)
-    breaks = "".join(
-        f'<rect class="break" x="{gap.left + gap.width * 0.2:.2f}%" y="0" width="{gap.width * 0.6:.2f}%" height="18">'
-        f"<title>{duration(gap.seconds)} in which nothing happened</title></rect>"
-        for gap in scale.breaks
-    )
-    return (
-        f'<svg class="lane" role="img" width="100%" height="18"><title>{escape(clean(words))}</title>'
-        f"{grid}{breaks}{rects}</svg>"
-    )
+def of_mission(summary: MissionSummary) -> tuple[Scale, list[tuple[Attempt, list[Bar]]]]:
+    """Return a scale for a mission's attempts, and each of them with its bars."""
+    spans = laid_out(summary.attempts)
+    return Scale(spans), [
+        (attempt, _bars(attempt, span)) for attempt, span in zip(summary.attempts, spans, strict=True)
+    ]
 
 
-def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
-    """Neighbours that look the same and are no wider than a hair are drawn as one: a long mission stays a picture."""
-    found: list[Bar] = []
-    for bar in bars:
-        last = found[-1] if found else None
-        if last and last.look == bar.look and scale.at(bar.span.end) - scale.at(last.span.end) < _NARROWEST / 4:
-            found[-1] = Bar(Span(last.span.start, max(bar.span.end, last.span.end)), bar.look)
-        else:
-            found.append(bar)
-    return found
+def of_missions(missions: Sequence[MissionSummary]) -> tuple[Scale, list[tuple[MissionSummary, list[Bar]]]]:
+    """Return a scale for several missions, and each of them with the bars of its attempts."""
+    laid = [(each, laid_out(each.attempts)) for each in missions]
+    scale = Scale(span for _, spans in laid for span in spans)
+    return scale, [
+        (each, [bar for attempt, span in zip(each.attempts, spans, strict=True) for bar in _bars(attempt, span)])
+        for each, spans in laid
+    ]
 
 
-def axis(scale: Scale) -> str:
-    """Draw the line's own row: times of day, and how long each break is."""
-    texts = []
-    for tick in scale.ticks:
-        anchor = "start" if tick.at < 8 else "end" if tick.at > 92 else "middle"
-        texts.append(f'<text x="{tick.at:.2f}%" y="13" text-anchor="{anchor}">{escape(tick.label)}</text>')
-    for gap in _labelled(scale.breaks):
-        middle = f'x="{gap.left + gap.width / 2:.2f}%" y="30" text-anchor="middle"'
-        texts.append(f'<text class="left-out" {middle}>⋯ {escape(duration(gap.seconds))}</text>')
-    height = 34 if scale.breaks else 18
-    return f'<svg class="axis" aria-hidden="true" width="100%" height="{height}">{"".join(texts)}</svg>'
+def _bars(attempt: Attempt, span: Span) -> list[Bar]:
+    return [Bar(span, words.look_of(attempt).tone), *(Bar(pause, "wait") for pause in pauses(attempt, span))]
 
 
-def _labelled(breaks: Sequence[_Break]) -> list[_Break]:
-    """Choose the longest ones that there is room to label."""
-    found: list[_Break] = []
-    for gap in sorted(breaks, key=lambda gap: -gap.seconds):
-        if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
-            found.append(gap)
-    return found
+def all_of(rows: Iterable[tuple[Attempt, list[Bar]]]) -> list[Bar]:
+    return [bar for _, bars in rows for bar in bars]
+
+
+def legend(summary: MissionSummary) -> list[tuple[str, str]]:
+    """Return the colours of a mission's bars, with the words for each."""
+    kinds = {(words.look_of(attempt).tone.value, words.outcome_of(attempt)) for attempt in summary.attempts}
+    if any(attempt.waits for attempt in summary.attempts):
+        kinds.add(("wait", "waiting for the provider"))
+    return sorted(kinds)
+
+
+def dearest(missions: Iterable[MissionSummary]) -> float:
+    """Return what the dearest of them cost, as far as it is known."""
+    return max(each.spent_with_parts.usd for each in missions)
+
+
+def largest(diff: Diff) -> int:
+    """Return how many lines the file that changed most changed."""
+    return max((file.added or 0) + (file.removed or 0) for file in diff.files) or 1
+
+
+def of_merges(
+    record: MergeRecord,
+) -> tuple[Scale, list[tuple[Passage, list[Bar]]], list[tuple[BatchTest, list[Bar]]]]:
+    """Return a scale for a merge queue, who waited and had a turn, and what was tested together."""
+    ways = [_way(one) for one in record.passages]
+    tested = [Span(moment(one.at) - one.seconds, moment(one.at)) for one in record.batches]
+    scale = Scale([*(Span(wait.start, turn.end) for wait, turn in ways), *tested])
+    passages = [
+        (one, [*([Bar(wait, "wait")] if one.waited else []), Bar(turn, one.result.tone)])
+        for one, (wait, turn) in zip(record.passages, ways, strict=True)
+    ]
+    batches = [
+        (one, [Bar(span, words.look_of_batch(one).tone)]) for one, span in zip(record.batches, tested, strict=True)
+    ]
+    return scale, passages, batches
+
+
+def _way(one: Passage) -> tuple[Span, Span]:
+    """Return when it waited, and when it had its turn."""
+    ended = moment(one.ended)
+    turn = max(ended - one.seconds, moment(one.came))
+    return Span(moment(one.came), turn), Span(turn, ended)
