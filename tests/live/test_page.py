@@ -206,6 +206,7 @@ def test_an_address_that_was_used_opens_nothing(chromium: Path, project: Repo, t
         page.go(address)
         page.until_it_reads("Inbox")
         room = page.address()
+        (tmp_path / "thief").mkdir()
         with browser(chromium, tmp_path / "thief") as thief:
             for stolen in (address, room):
                 thief.go(stolen)

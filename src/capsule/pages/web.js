@@ -163,6 +163,7 @@ function wire(place) {
       clearTimeout(waits.get(form));
       waits.set(form, setTimeout(() => preview(form), 150));
     });
+    if (isUsed(form)) preview(form); // what was typed before this script was there, or is kept on the way back
   }
 }
 
