@@ -60,6 +60,7 @@ _CELLS = """
 """
 _MIDDLE = """
 (() => {
+  if (document.readyState !== 'complete') return null;
   const found = [...document.querySelectorAll(SELECTOR)].find((one) => one.getClientRects().length);
   if (!found) return null;
   found.scrollIntoView({block: 'center'});
