@@ -765,11 +765,11 @@ PARSED = [
     ("add", ["T", "--depends-on=A-1", "--depends-on", "A-2"], {"depends_on": ["A-1", "A-2"]}),
     ("status", ["--json", "--only=status=new"], {"json": True, "only": "status=new"}),
     ("explain", [], {"item": None, "json": False}),
-    ("advance", ["A-1", "--to=build", "--no-commit"], {"item": "A-1", "to": "build", "no_commit": True}),
-    ("unblock", ["A-1", "--notes", "n"], {"item": "A-1", "notes": "n"}),
-    ("approve", ["A-1", "--notes=n"], {"item": "A-1", "notes": "n"}),
-    ("complete", ["A-1", "--project-dir=/x"], {"item": "A-1", "project_dir": "/x"}),
-    ("close", ["A-1", "--reason", "r"], {"item": "A-1", "reason": "r"}),
+    ("advance", ["A-1", "--to=build", "--no-commit"], {"item": ["A-1"], "to": "build", "no_commit": True}),
+    ("unblock", ["A-1", "--notes", "n"], {"item": ["A-1"], "notes": "n"}),
+    ("approve", ["A-1", "--notes=n"], {"item": ["A-1"], "notes": "n"}),
+    ("complete", ["A-1", "--project-dir=/x"], {"item": ["A-1"], "project_dir": "/x"}),
+    ("close", ["A-1", "--reason", "r"], {"item": ["A-1"], "reason": "r"}),
 ]
 
 

@@ -8,7 +8,7 @@ during a run.
   capsule questions
   capsule questions WRK-003
   capsule questions --json | jq -r '.[].id'
-  capsule questions --form > answers.md       to be filled in, and read by `capsule answer --file answers.md`
+  capsule questions --form > answers.md  for `capsule answer --file answers.md`
 
 Answer with `capsule answer`.
 Exit code: 0 shown, also where nothing needs you; 1 a named item does not need you, or there is no such item.

@@ -105,7 +105,7 @@ def _whole(reader: MissionReader, mission: str) -> MissionSummary:
 
 
 def _at_a_glance(summary: MissionSummary) -> str:
-    """`Validate phone format · $0.12 · 2 min 3 s · 3 lies caught, all mended since`"""
+    """`Validate phone format · $0.12 · 2 min 3 s · 3 lies caught`"""
     spent, took = summary.spent_with_parts, duration(summary.busy_seconds)
     price = money(spent) if spent.priced else ""
     return " · ".join(filter(None, (clean(summary.title), price, took, lies_of([summary]))))
