@@ -58,6 +58,16 @@ _CELLS = """
   return [box.left, box.top, box.width / window.held.cols, box.height / window.held.rows];
 })()
 """
+_MIDDLE = """
+(() => {
+  if (document.readyState !== 'complete') return null;
+  const found = [...document.querySelectorAll(SELECTOR)].find((one) => one.getClientRects().length);
+  if (!found) return null;
+  found.scrollIntoView({block: 'center'});
+  const box = found.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top + box.height / 2];
+})()
+"""
 # What a key is called, what it writes, and the number that old pages know it by.
 _KEYS = {
     "Enter": ("Enter", "\r", 13),
@@ -130,6 +140,42 @@ class Browser:
         for kind, buttons in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)):
             button = "none" if kind == "mouseMoved" else "left"
             self._ask("Input.dispatchMouseEvent", type=kind, button=button, buttons=buttons, clickCount=1, **at)
+
+    def reads(self) -> str:
+        """What a person reads on a page of HTML."""
+        return str(self.value("document.body ? document.body.innerText : ''") or "")
+
+    def until_it_reads(self, *texts: str, seconds: float = LONG) -> None:
+        deadline = time.monotonic() + seconds
+        while not all(text in self.reads() for text in texts):
+            assert time.monotonic() < deadline, f"no {texts} in:\n{self.reads()}"
+            time.sleep(0.1)
+
+    def click_on(self, selector: str) -> None:
+        """In the middle of the first element that is so and is seen."""
+        deadline, box = time.monotonic() + LONG, None
+        while not box:
+            assert time.monotonic() < deadline, f"no {selector} in:\n{self.reads()}"
+            box = self.value(_MIDDLE.replace("SELECTOR", json.dumps(selector)))
+        for kind, buttons in (("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)):
+            button = "none" if kind == "mouseMoved" else "left"
+            at = {"x": box[0], "y": box[1]}
+            self._ask("Input.dispatchMouseEvent", type=kind, button=button, buttons=buttons, clickCount=1, **at)
+
+    def promised(self, expression: str) -> Any:
+        """What a promise of JavaScript comes to."""
+        about = {"awaitPromise": True, "returnByValue": True}
+        return self._ask("Runtime.evaluate", expression=expression, **about)["result"].get("value")
+
+    def prefers(self, scheme: str) -> None:
+        self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def set_cookie(self, name: str, value: str, url: str, path: str) -> None:
+        self._ask("Network.setCookie", name=name, value=value, url=url, path=path, httpOnly=True, sameSite="Strict")
+
+    def accessibility(self) -> list[dict[str, Any]]:
+        """The tree that a screen reader is given."""
+        return list(self._ask("Accessibility.getFullAXTree")["nodes"])
 
     def resize(self, width: int, height: int) -> None:
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.browser import found
-from tests.live.install import BD, PINS, bd, programs, search_path
+from tests.live.install import AXE, BD, PINS, axe, bd, programs, search_path
 
 collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
 
@@ -18,6 +18,7 @@ _PROGRAMS = {name: programs(name) / name for name in PINS}
 _BD = {version: bd(version) for version in BD}
 _SEARCH_PATH = search_path()
 _CHROMIUM = found()
+_AXE = axe()
 _BUBBLEWRAP = shutil.which("bwrap", path=f"{_SEARCH_PATH}:{os.environ.get('PATH', '')}")
 
 
@@ -40,6 +41,14 @@ def chromium() -> Path:
     if _CHROMIUM is None:
         pytest.skip("Chromium is not installed: see `make live`")
     return _CHROMIUM
+
+
+@pytest.fixture
+def axe_core() -> str:
+    """The script that is run in a page to find faults for people who use it in other ways."""
+    if not _AXE.exists():
+        pytest.skip(f"axe-core {AXE} is not installed: see `make live`")
+    return _AXE.read_text(encoding="utf-8")
 
 
 def real_bd(version: str) -> Path:

@@ -57,6 +57,8 @@ PINS = {
     "opencode": Pin("opencode-ai", "1.18.33"),
 }
 UV = "0.13.7"
+AXE = "4.14.0"
+"""What looks for faults that keep people from using a page, run in the browser."""
 PYTHON_RUNNERS = {"pytest": "9.2.0", "pytest-xdist": "3.8.0", "tox": "4.67.13", "nox": "2026.10.20", "django": "5.2.19"}
 NODE_RUNNERS = {"jest": "30.5.2", "vitest": "4.1.12", "mocha": "12.0.3", "deno": "2.9.6"}
 OPEN_SOURCE = {
@@ -159,6 +161,10 @@ def uv() -> Path:
     return cache() / f"uv-{UV}" / "bin" / "uv"
 
 
+def axe() -> Path:
+    return cache() / f"axe-core-{AXE}" / "node_modules" / "axe-core" / "axe.min.js"
+
+
 def _key(pins: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(sorted(pins.items())).encode()).hexdigest()[:8]
 
@@ -206,7 +212,7 @@ def main(only: Collection[str] = ()) -> int:
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
     jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
     jobs |= {"python-runners": _get_python_runners, "node-runners": _get_node_runners}
-    jobs |= {"open-source": _get_open_source}
+    jobs |= {"open-source": _get_open_source, f"axe-core {AXE}": _get_axe}
     jobs |= {f"junit {JUNIT}": _get_junit, f"cargo-nextest {NEXTEST}": _get_nextest}
     meanwhile = ThreadPoolExecutor(1)
     try:
@@ -283,6 +289,20 @@ def _get_uv() -> str:
     with _beside(uv().parents[1]) as folder:
         _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), f"uv=={UV}", cwd=folder)
         folder.rename(uv().parents[1])
+    return "installed"
+
+
+def _get_axe() -> str:
+    if axe().exists():
+        return "there already"
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotToBeHad("npm is not on the PATH")
+    place = cache() / f"axe-core-{AXE}"
+    with _beside(place) as folder:
+        words = ("--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", f"axe-core@{AXE}")
+        _run(npm, "install", *words, cwd=folder)
+        folder.rename(place)
     return "installed"
 
 
@@ -393,7 +413,7 @@ def _get_junit() -> str:
 
 
 def _get_nextest() -> str:
-    """Build it from source, not optimised: that takes a third of the time, and it is to run a handful of tests."""
+    """It is built from source, for some ten minutes of a processor."""
     if nextest().is_dir():
         return "there already"
     cargo = shutil.which("cargo")
@@ -410,8 +430,7 @@ def _get_nextest() -> str:
             "--features",
             "default-no-update",
         )
-        env = {"HOME": str(Path.home()), "CARGO_PROFILE_RELEASE_OPT_LEVEL": "0"}
-        _build(f"cargo-nextest {NEXTEST}", words, Path(scratch), env)
+        _build(f"cargo-nextest {NEXTEST}", words, Path(scratch), {"HOME": str(Path.home())})
         folder.rename(nextest().parent)
     return "built"
 

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: an item is looked at, run and seen to be merged; whoever else comes is kept out."""
+"""The terminal in a real browser: an item is looked at, run and seen to be merged; whoever else comes is kept out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _started(project: Repo) -> Iterator[tuple[subprocess.Popen[str], str]]:
 @pytest.mark.promise("screens.browser")
 def test_an_item_is_looked_at_run_and_merged_in_a_browser(chromium: Path, project: Repo, tmp_path: Path) -> None:
     with _served(project) as address, browser(chromium, tmp_path) as page:
-        page.go(address)
+        _open_terminal(page, address)
         page.until_it_shows(ITEM, TITLE)
         assert page.address() != address
         assert urlsplit(address).query not in page.address()
@@ -101,7 +101,7 @@ def test_no_other_page_gets_in_though_the_browser_has_the_key(chromium: Path, pr
     with _served(project) as address, browser(chromium, tmp_path) as page, _another_page() as (other, seen):
         page.go(address.partition("?")[0])
         assert eventually(lambda: "without it this is closed" in str(page.value("document.body.innerText")))
-        page.go(address)
+        _open_terminal(page, address)
         page.until_it_shows(ITEM)
         room = page.address()
 
@@ -118,7 +118,7 @@ def test_a_killed_server_takes_its_dashboards_along_and_no_mission(
     chromium: Path, project: Repo, tmp_path: Path
 ) -> None:
     with _started(project) as (server, address), browser(chromium, tmp_path) as page:
-        page.go(address)
+        _open_terminal(page, address)
         page.until_it_shows(ITEM)
         _run_it(page)
         page.until_it_shows("running at")
@@ -127,6 +127,12 @@ def test_a_killed_server_takes_its_dashboards_along_and_no_mission(
         assert eventually(lambda: not [one for one in survivors(tmp_path) if "dashboard" in one])
         assert eventually(lambda: _merges(project), _MISSION)
     assert eventually(lambda: survivors(tmp_path) == [], _MISSION)
+
+
+def _open_terminal(page: Browser, address: str) -> None:
+    page.go(address)
+    assert eventually(lambda: page.value("document.querySelector('main')"))
+    page.go(f"{page.address()}terminal/")
 
 
 def _run_it(page: Browser) -> None:

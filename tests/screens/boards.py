@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from capsule.actions import Listing
 from capsule.core.board import Board, gather_board
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
@@ -25,7 +26,6 @@ from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Blocked, Item, Status, with_holders
 from capsule.core.signal import Verdict
 from capsule.core.train import MergeSummary, MergeTrain
-from capsule.tui.actions import Listing
 
 from .missions import DOING, NOT_GREEN, ONLY_TESTS, PID, RED, SENT_BACK, at, begun, ended, shown, started
 

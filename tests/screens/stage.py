@@ -10,8 +10,8 @@ from typing import Any
 from textual.events import Key
 from textual.pilot import Pilot
 
+from capsule.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
 from capsule.core.board import Board
-from capsule.tui.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Confirm, FailedCommand
 from capsule.tui.rows import Rows

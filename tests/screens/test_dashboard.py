@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from textual.binding import Binding
 from textual.geometry import Offset
 
+from capsule.actions import VERBS
 from capsule.core.errors import CapsuleError
-from capsule.tui.actions import VERBS
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Confirm, FailedCommand
 from capsule.tui.merges import mission_of

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from textual.content import Content
 
+from capsule.actions import BY_KEY, CommandResult, Details
 from capsule.core.event import Allowance
 from capsule.core.item import Item
-from capsule.tui.actions import BY_KEY, CommandResult, Details
 from capsule.tui.dialogs import FailedCommand, answer_lines
 from capsule.tui.model import DashboardModel
 from capsule.tui.rows import Page

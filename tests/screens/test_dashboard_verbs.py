@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from capsule.actions import BY_KEY, VERBS, CommandResult, How, Target, available
 from capsule.commands.arguments import parse
 from capsule.core.item import Item
-from capsule.tui.actions import BY_KEY, VERBS, CommandResult, How, Target, available
 from capsule.tui.dialogs import Confirm
 from capsule.tui.screens import MissionScreen
 

@@ -1,4 +1,4 @@
-"""`capsule dashboard --web`: the dashboard, served to browsers by this process until it is told to stop."""
+"""`capsule dashboard --web`: the page in a browser, served by this process until it is told to stop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import socket
 import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
-from pathlib import Path
 
+from capsule.commands.handed import actions_for
+from capsule.commands.logs import Output, Shelf
+from capsule.commands.watching import MissionReader, end_of
+from capsule.commands.web_forms import forms
 from capsule.core.errors import CapsuleError
-from capsule.system.git import Git
+from capsule.core.item import check_id
+from capsule.project import Project, open_project
 from capsule.system.umask import of_the_user
+from capsule.web.actions import Printed, WebActions
 
 LOOPBACK = "127.0.0.1"
+_MOST_OUTPUTS = 40
+_LONGEST_OUTPUT = 24 * 1024
+"""Of each; an agent may print gigabytes."""
 _TAB = "from capsule.tui import tab; tab.begin(); from capsule.cli import main; raise SystemExit(main())"
 
 
@@ -24,25 +32,48 @@ class CannotServe(CapsuleError):
 
 
 def serve(args: argparse.Namespace) -> int:
-    root = Git.find(Path(args.project_dir or ".").absolute()).root
-    command = [sys.executable, "-P", "-c", _TAB, "dashboard", "--project-dir", str(root)]
-    return serve_command(command, title=root.name, host=args.host or LOOPBACK, port=args.port or 0)
+    """Serve the page of a project, and its dashboard as a terminal; one process is started for each of those."""
+    project = open_project(args.project_dir)
+    command = [sys.executable, "-P", "-c", _TAB, "dashboard", "--project-dir", str(project.root)]
+    return serve_page(page_actions(project), command, host=args.host or LOOPBACK, port=args.port or 0)
 
 
-def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
-    """Serve a Textual app that ends with its standard input; it is started once for each tab."""
+def page_actions(project: Project) -> WebActions:
+    """Return what the page is handed: what the dashboard has, and a form for each command."""
+    return WebActions(
+        dashboard=actions_for(project),
+        printed=lambda mission: printed_of(project, mission),
+        forms=forms(),
+    )
+
+
+def printed_of(project: Project, mission: str) -> tuple[Printed, ...]:
+    """Return the end of what each agent of a mission printed."""
+    check_id(mission)
+    with MissionReader(project) as reader:
+        outputs = Shelf(project, reader.journal, mission).outputs()
+    return tuple(_printed(output) for output in outputs[-_MOST_OUTPUTS:])
+
+
+def _printed(output: Output) -> Printed:
+    text = end_of(output.file, _LONGEST_OUTPUT + 1)
+    return Printed(title=output.title, text=text[-_LONGEST_OUTPUT:], cut=len(text.encode()) > _LONGEST_OUTPUT)
+
+
+def serve_page(actions: WebActions, command: Sequence[str], *, host: str, port: int) -> int:
+    """`command` is a Textual app that ends with its standard input."""
     try:
-        from capsule.tui import admission, web  # noqa: PLC0415 - an installation may lack what it needs
+        from capsule.web import admission, server  # noqa: PLC0415 - an installation may lack what it needs
     except ImportError as fault:
-        raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule again.") from fault
+        raise CannotServe(f"The page cannot be served: {fault}.", "Install Capsule again.") from fault
     if of_the_user() != -1:
-        os.umask(of_the_user())  # each tab is a command of ours, which closes its own files to others
+        os.umask(of_the_user())  # each terminal is a command of ours, which closes its own files to others
     with listen(host, port) as listening:
         address, port = listening.getsockname()[:2]
         keys = admission.Keys()
         served = admission.names_of(address, host, socket.gethostname(), port)
         _announce(address, port, keys.token)
-        web.Server(keys, served, command, title, _say).serve(listening)
+        server.Server(keys, served, actions, command, _say).serve(listening)
     return 0
 
 

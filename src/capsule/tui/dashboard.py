@@ -21,11 +21,7 @@ from textual.events import Key, Resize
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from capsule.core.board import Board
-from capsule.core.errors import CapsuleError
-from capsule.reports.style import printable
-from capsule.tui import drawing
-from capsule.tui.actions import (
+from capsule.actions import (
     BY_KEY,
     VERBS,
     CommandResult,
@@ -37,6 +33,10 @@ from capsule.tui.actions import (
     StartedRun,
     Target,
 )
+from capsule.core.board import Board
+from capsule.core.errors import CapsuleError
+from capsule.reports.style import printable
+from capsule.tui import drawing
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
 from capsule.tui.dialogs import Confirm, Dialog, FailedCommand
 from capsule.tui.lines import find_run

@@ -15,9 +15,9 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from capsule.actions import CommandResult, DashboardVerb, How, Target
 from capsule.reports.style import printable
 from capsule.tui import drawing
-from capsule.tui.actions import CommandResult, DashboardVerb, How, Target
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.rows import Page
 

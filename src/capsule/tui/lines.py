@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from textual.content import Content
 
+from capsule.actions import Target, available
 from capsule.core.board import Board
 from capsule.core.budget import total
 from capsule.core.history import MissionSummary, RunSummary
@@ -19,7 +20,6 @@ from capsule.reports.style import clean
 from capsule.reports.table import fit, width_of
 from capsule.reports.words import agents_used, run_sentence
 from capsule.tui import drawing
-from capsule.tui.actions import Target, available
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
 from capsule.tui.mission import phase_lines
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from textual.content import Content
 
+from capsule.actions import Listing, Target, available, target_of
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary
-from capsule.core.outline import OutlineEntry, matching, outline, run_of, unfolded
+from capsule.core.outline import OutlineEntry, matching, outline, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.tui import drawing, lines, merges
-from capsule.tui.actions import Listing, Target, available
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines
 from capsule.tui.rows import Draw
@@ -170,17 +170,7 @@ class DashboardModel:
         run = lines.find_run(self.board, key)
         if run:
             return Target(stream=run.stream, pid=run.pid)
-        view, listing = self.board.mission(key), self._listing or Listing()
-        item = next((item for item in listing.items if item.id == key), None)
-        if view is None and item is None:
-            return Target()
-        run, pid = run_of(self.board, key), view.pid if view else None
-        if view is not None and view.parent and item is None:  # part of another: that one can be told something
-            return Target(stream=key, pid=pid)
-        stream = key
-        if run and pid is None:
-            stream, pid = run.stream, run.pid
-        return Target(id=key, item=item, mission=view, verbs=listing.verbs, stream=stream, pid=pid)
+        return target_of(self.board, self._listing or Listing(), key)
 
     def about(self, key: str, width: int) -> list[Content]:
         key = merges.mission_of(key)

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from capsule.actions import VERBS, Details
 from capsule.core.board import Board
 from capsule.core.budget import UNLIMITED, Spending, in_words, limits_in_words, total
 from capsule.core.history import MissionSummary
@@ -19,7 +20,6 @@ from capsule.reports.style import printable
 from capsule.reports.table import fit
 from capsule.reports.words import agents_used, cost_of
 from capsule.tui import drawing
-from capsule.tui.actions import VERBS, Details
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, row, text
 from capsule.tui.mission import finding_lines, mission_lines
 from capsule.tui.model import FOUND_BY

@@ -18,6 +18,7 @@ from capsule.core.errors import InvalidId
 from capsule.core.history import MissionSummary
 from capsule.core.item import Blocked, Item, Status, check_id
 from capsule.core.ledger import DECISION
+from capsule.core.outline import run_of
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -210,6 +211,21 @@ VERBS = (
     DashboardVerb("A", "approve", "approve it where a decision is asked", "Approve {}", _NOTES),
 )
 BY_KEY = {verb.key: verb for verb in VERBS}
+
+
+def target_of(board: Board, listing: Listing, name: str) -> Target:
+    """Return an item, its mission, and what runs of it."""
+    view = board.mission(name)
+    item = next((item for item in listing.items if item.id == name), None)
+    if view is None and item is None:
+        return Target()
+    run, pid = run_of(board, name), view.pid if view else None
+    if view is not None and view.parent and item is None:  # part of another: that one can be told something
+        return Target(stream=name, pid=pid)
+    stream = name
+    if run and pid is None:
+        stream, pid = run.stream, run.pid
+    return Target(id=name, item=item, mission=view, verbs=listing.verbs, stream=stream, pid=pid)
 
 
 def available(target: Target) -> list[DashboardVerb]:

@@ -1,30 +1,32 @@
-"""The dashboard in a browser: who is let in, what becomes of the processes behind it, and what nobody gets to see."""
+"""The terminal in a browser: what becomes of the processes behind it, and what nobody gets to see."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urljoin
 
 import aiohttp
 import pytest
 
-import capsule.tui
 from capsule.commands.web import CannotServe, listen
-from capsule.tui.admission import Answer, Asked, Keys, Served, judge, names_of
-from capsule.tui.web import MOST_TABS, PATIENCE
+from capsule.pages.environment import HERE
+from capsule.web.admission import Answer
+from capsule.web.server import PATIENCE
+from capsule.web.terminal import MOST_TABS
 
 from ..conftest import Repo
 from ..costs import LONG, eventually
+from .served import Server, serving, started
 
 pytestmark = pytest.mark.slow
 
@@ -54,70 +56,22 @@ class Small(App):
         yield Static("I am %d, told by %s." % (os.getpid(), sorted(n for n in os.environ if n.startswith("TEXTUAL"))))
 Small().run()
 """
-_SERVE = """
-import sys
-from capsule.commands.web import serve_command
-serve_command(sys.argv[2:], title="<a>", host=sys.argv[1], port=0)
-"""
-_IMPATIENT = f"from capsule.tui import web\nweb.PATIENCE = 1.0\n{_SERVE}"
+_IMPATIENT = "from capsule.web import server; server.PATIENCE = 1.0"
 _PID = re.compile(r"I am (\d+)")
 
 Got = TypeVar("Got")
 
 
-class Server:
-    """A server as a person has it: a process, and the address that it printed."""
-
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
-        assert process.stdout
-        self.process, self._errors = process, errors
-        self.said = process.stdout.readline()
-        found = re.fullmatch(r"Dashboard: http://([\w.-]+):(\d+)/\?token=([\w-]{43})\n", self.said)
-        assert found, self.said + self.errors()
-        self.name, self.port, self.token = found[1], int(found[2]), found[3]
-        self.host = f"127.0.0.1:{self.port}"
-
-    def errors(self) -> str:
-        return self._errors.read_text()
-
-    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
-        try:
-            connection.request(method, path, headers={"Host": self.host, **headers})
-            response = connection.getresponse()
-            return response, response.read().decode(errors="replace")
-        finally:
-            connection.close()
-
-    def enter(self) -> tuple[str, dict[str, str]]:
-        """The room, and what a browser sends from then on."""
-        response, page = self.get(f"/?token={self.token}")
-        room = re.search(r'content="0; url=(/[\w-]+/)"', page)
-        assert room
-        cookie = str(response.headers["Set-Cookie"]).partition(";")[0]
-        return room[1], {"Cookie": cookie}
-
-
 @contextmanager
-def _served(folder: Path, app: str, host: str = "127.0.0.1", *, own_modules: bool = False) -> Iterator[Server]:
+def _served(
+    folder: Path, app: str, host: str = "127.0.0.1", *, own_modules: bool = False, before: str = ""
+) -> Iterator[Server]:
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder / "<a>")], check=True)
     flags = ("-P",) if own_modules else ("-S", "-E")
-    command = [sys.executable, "-P", "-c", _SERVE, host, sys.executable, *flags, "-c", app]
-    with _started(command, folder) as server:
+    with started(
+        serving(sys.executable, *flags, "-c", app, host=host, before=before), folder / "<a>", folder
+    ) as server:
         yield server
-
-
-@contextmanager
-def _started(command: list[str], folder: Path) -> Iterator[Server]:
-    errors = folder / f"errors-{os.urandom(4).hex()}"
-    with errors.open("w") as said:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True)
-    try:
-        yield Server(process, errors)
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +104,7 @@ def _in_tabs(
 
     async def open_and_act() -> Got:
         room, cookie = server.enter()
-        address = f"ws://{server.host}{room}ws{query}"
+        address = f"ws://{server.host}{room}terminal/ws{query}"
         asked = {"Origin": f"http://{server.host}", **cookie, **headers}
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -169,74 +123,6 @@ def _is_gone(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] in "ZX"
 
 
-# ---- who is let in
-
-
-_KEYS = Keys(token="t0ken", cookie="c00kie", room="room")
-_HERE = Served(frozenset({"127.0.0.1", "localhost"}), 8000)
-_GOOD = {"method": "GET", "path": "/room/", "host": "127.0.0.1:8000", "cookie": "c00kie"}
-_SOCKET = {**_GOOD, "path": "/room/ws", "opens_a_socket": True}
-
-
-@pytest.mark.promise("screens.address")
-@pytest.mark.parametrize(
-    ("asked", "answer"),
-    [
-        (_GOOD, Answer.COME_IN),
-        ({**_GOOD, "host": "LOCALHOST:8000"}, Answer.COME_IN),
-        ({**_GOOD, "path": "/", "token": "t0ken", "cookie": None}, Answer.GIVE_COOKIE),
-        ({**_GOOD, "cookie": None}, Answer.NO_KEY),
-        ({**_GOOD, "cookie": ""}, Answer.NO_KEY),
-        ({**_GOOD, "cookie": "t0ken"}, Answer.NO_KEY),
-        ({**_GOOD, "cookie": "c00kïe\udcff"}, Answer.NO_KEY),
-        ({**_GOOD, "cookie": None, "token": "t0ken"}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/"}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/", "token": "c00kie"}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/", "token": ""}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/rooms/"}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/static/js/textual.js"}, Answer.NO_KEY),
-        ({**_GOOD, "path": "/download/1"}, Answer.NO_KEY),
-        ({**_GOOD, "method": "POST"}, Answer.ONLY_LOOKING),
-        ({**_GOOD, "host": "evil.example:8000"}, Answer.WRONG_HOST),
-        ({**_GOOD, "host": "127.0.0.1:8001"}, Answer.WRONG_HOST),
-        ({**_GOOD, "host": "127.0.0.1"}, Answer.WRONG_HOST),
-        ({**_GOOD, "host": "192.168.1.2:8000"}, Answer.WRONG_HOST),
-        ({**_GOOD, "host": ""}, Answer.WRONG_HOST),
-        ({**_SOCKET, "origin": "http://127.0.0.1:8000"}, Answer.COME_IN),
-        ({**_SOCKET, "origin": ""}, Answer.WRONG_ORIGIN),
-        ({**_SOCKET, "origin": "null"}, Answer.WRONG_ORIGIN),
-        ({**_SOCKET, "origin": "http://127.0.0.1:9000"}, Answer.WRONG_ORIGIN),
-        ({**_SOCKET, "origin": "http://localhost:8000"}, Answer.WRONG_ORIGIN),
-        ({**_SOCKET, "origin": "http://127.0.0.1:8000.evil.example"}, Answer.WRONG_ORIGIN),
-    ],
-)
-def test_only_who_has_every_key_comes_in(asked: Mapping[str, object], answer: Answer) -> None:
-    assert judge(Asked(**asked), _KEYS, _HERE) is answer  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("address", "asked_for", "good", "bad"),
-    [
-        ("127.0.0.1", "localhost", ["localhost:80", "localhost"], ["box:80", "10.0.0.1:80", "[::1]:80"]),
-        ("::1", "::1", ["[::1]:80", "localhost:80"], ["127.0.0.1:80", "::1:80"]),
-        ("10.0.0.1", "Box.lan", ["box.lan:80", "10.0.0.1"], ["localhost:80", "10.0.0.2:80"]),
-        ("0.0.0.0", "0.0.0.0", ["10.0.0.9:80", "[fe80::1]:80", "box:80", "localhost"], ["evil.example:80", "box:81"]),
-    ],
-)
-def test_an_address_is_served_under_its_own_names_only(
-    address: str, asked_for: str, good: list[str], bad: list[str]
-) -> None:
-    served = names_of(address, asked_for, "Box", 80)
-    assert [host for host in good + bad if served.includes(host)] == good
-
-
-def test_keys_are_made_anew_and_shown_to_nobody() -> None:
-    one, other = Keys(), Keys()
-    assert len({one.token, one.cookie, one.room, other.token, other.cookie, other.room}) == 6
-    assert min(map(len, (one.token, one.cookie))) >= 43
-    assert repr(one) == "Keys()"
-
-
 # ---- a server, and whoever asks it
 
 
@@ -245,53 +131,69 @@ def test_keys_are_made_anew_and_shown_to_nobody() -> None:
     "path", ["/", "/ws", "/static/", "/static/js/textual.js", "/download/1", "/?token=guess", "//"]
 )
 def test_without_the_address_that_was_printed_there_is_one_line_and_nothing_else(server: Server, path: str) -> None:
-    response, text = server.get(path)
+    response, text = server.ask(path)
     assert (response.status, text) == (403, f"{Answer.NO_KEY.value}\n")
     assert "Set-Cookie" not in response.headers
 
 
 def test_the_token_is_changed_into_a_cookie_that_no_other_port_and_no_script_sees(server: Server) -> None:
-    response, page = server.get(f"/?token={server.token}")
-    room, _ = server.enter()
+    room, cookie = server.enter()
+    address = re.search(
+        r"/\?token=[\w-]+", server.send("another-browser", server.form("commands", "another-browser"))[1]
+    )
+    assert address
+    response, page = server.ask(address[0])
     assert response.status == 200
+    assert not str(response.headers["Set-Cookie"]).startswith(cookie["Cookie"])
     assert set(str(response.headers["Set-Cookie"]).split("; ")[1:]) == {"HttpOnly", f"Path={room}", "SameSite=Strict"}
     assert server.token not in page + str(response.headers)
-    assert server.get(room)[0].status == 403
+    assert server.ask(room)[0].status == 403
+
+
+@pytest.mark.promise("screens.address")
+def test_a_stolen_address_opens_nothing_once_it_was_opened(server: Server) -> None:
+    server.enter()
+    response, text = server.ask(f"/?token={server.token}")
+    assert (response.status, text) == (403, f"{Answer.NO_KEY.value}\n")
+    assert "Set-Cookie" not in response.headers
 
 
 def test_whoever_is_in_the_room_gets_page_and_files_but_no_listing(server: Server) -> None:
     room, cookie = server.enter()
-    response, page = server.get(room, **cookie)
+    room += "terminal/"
+    response, page = server.ask(room, **cookie)
     assert response.status == 200
     assert f'data-session-websocket-url="ws://{server.host}{room}ws"' in page
     assert "<title>&lt;a&gt; · Capsule</title>" in page
-    welcome = server.get(f"/?token={server.token}")[1]
-    assert all('rel="icon" href="data:,"' in each for each in (welcome, page)), "a slow browser asks for one elsewhere"
-    linked = re.findall(r'(?:src|href)="([\w./]+\w)"|url\("([^"]+)"\)', page)
-    files = [one or other for one, other in linked]
-    assert len(files) == 5
-    assert {server.get(room + file, **cookie)[0].status for file in files} == {200}
-    lists_nothing = {server.get(room + folder, **cookie)[0].status for folder in ("static/", "static/js/", "static")}
+    assert 'rel="icon" href="data:,"' in page, "a slow browser asks for one elsewhere"
+    files = re.findall(r'(?:src|href)="([\w./]+\w)"', page)
+    files += re.findall(r'url\("([^"]+)"\)', server.ask(urljoin(room, files[1]), **cookie)[1])
+    assert len(files) == 6
+    assert {server.ask(urljoin(room, file), **cookie)[0].status for file in files} == {200}
+    lists_nothing = {server.ask(room + folder, **cookie)[0].status for folder in ("static/", "static/js/", "static")}
     assert lists_nothing <= {403, 404}
 
 
 @pytest.mark.promise("screens.self-contained")
 def test_nothing_is_loaded_from_elsewhere(server: Server) -> None:
     """The protocol of the socket is the page's own; a template that names a host would be another matter."""
-    for file in (Path(capsule.tui.__file__).parent / "templates").iterdir():
-        assert not re.search(r"https?:|//\w", file.read_text().replace("// Keys", "")), file
+    files = [*(HERE / "templates" / "web").iterdir(), *(HERE / name for name in ("web.js", "web.css", "terminal.css"))]
+    for file in files:
+        assert not re.search(r"https?:|//\w", file.read_text()), file
     room, cookie = server.enter()
-    policy = str(server.get(room, **cookie)[0].headers["Content-Security-Policy"])
-    assert "default-src 'none'; script-src 'self'; " in policy
-    assert set(re.findall(r"\w+://[^\s;]+", policy)) == {f"ws://{server.host}"}
+    for path, hosts in (("", set()), ("terminal/", {f"ws://{server.host}"})):
+        policy = str(server.ask(room + path, **cookie)[0].headers["Content-Security-Policy"])
+        assert "default-src 'none'; script-src 'self'; " in policy
+        assert ("unsafe" in policy) == bool(hosts)
+        assert set(re.findall(r"\w+://[^\s;]+", policy)) == hosts
 
 
 def test_every_answer_tells_the_browser_to_be_careful(server: Server) -> None:
     room, cookie = server.enter()
-    for path in ("/", f"/?token={server.token}", room, f"{room}static/js/textual.js", f"{room}nothing"):
-        headers = server.get(path, **cookie)[0].headers
+    for path in ("/", f"/?token={server.token}", room, f"{room}static/web.js", f"{room}terminal/", f"{room}nothing"):
+        headers = server.ask(path, **cookie)[0].headers
         assert headers["X-Frame-Options"] == "DENY"
-        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Referrer-Policy"] == "same-origin"
         assert headers["Cache-Control"] == "no-store"
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert "frame-ancestors 'none'" in str(headers["Content-Security-Policy"])
@@ -300,7 +202,7 @@ def test_every_answer_tells_the_browser_to_be_careful(server: Server) -> None:
 
 @pytest.mark.promise("screens.other-pages")
 def test_a_name_that_is_made_to_lead_here_is_refused_even_with_the_token(server: Server) -> None:
-    response, text = server.get(f"/?token={server.token}", Host=f"evil.example:{server.port}")
+    response, text = server.ask(f"/?token={server.token}", Host=f"evil.example:{server.port}")
     assert (response.status, text) == (403, f"{Answer.WRONG_HOST.value}\n")
     assert "evil" not in str(response.headers)
 
@@ -335,7 +237,7 @@ def test_nonsense_is_survived_and_nothing_of_it_is_printed(server: Server) -> No
             except ConnectionResetError:
                 answer = b""  # it was not even read to its end
             assert b" 200 " not in answer
-    assert server.get("/")[0].status == 403
+    assert server.ask("/")[0].status == 403
     assert server.errors() == before
     assert before.startswith("Press Ctrl-C to stop serving; missions keep running.\n")
 
@@ -351,8 +253,8 @@ def test_it_listens_on_loopback_and_nowhere_else(server: Server) -> None:
 def test_beyond_loopback_only_when_asked_loudly_and_with_the_token(tmp_path: Path) -> None:
     with _served(tmp_path, _TALKER, "0.0.0.0") as server:
         with socket.create_connection(("127.0.0.2", server.port), LONG):
-            assert server.get("/", Host=f"127.0.0.2:{server.port}")[0].status == 403
-        assert server.get(f"/?token={server.token}", Host=f"127.0.0.2:{server.port}")[0].status == 200
+            assert server.ask("/", Host=f"127.0.0.2:{server.port}")[0].status == 403
+        assert server.ask(f"/?token={server.token}", Host=f"127.0.0.2:{server.port}")[0].status == 200
         assert eventually(lambda: "WARNING: served beyond this machine (0.0.0.0)" in server.errors())
 
 
@@ -383,7 +285,7 @@ def test_the_dashboard_itself_is_served_and_a_second_one_is_told_that_the_port_i
 ) -> None:
     a_repo.commit("backlog", BACKLOG__yaml="schema_version: 1\nitems:\n- {id: WRK-001, title: Answer, status: new}\n")
     words = [sys.executable, "-m", "capsule", "dashboard", "--web", "--project-dir", str(a_repo.path)]
-    with _started(words, tmp_path) as server:
+    with started(words, tmp_path, tmp_path) as server:
 
         async def see_the_item(tab: Tab) -> bool:
             return "WRK-001" in await tab.until("Answer")
@@ -500,11 +402,13 @@ def test_the_token_is_in_no_command_line_and_no_environment(killed: Killed) -> N
 @pytest.mark.promise("screens.slow-visitors")
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
 def test_a_visitor_that_never_ends_its_request_is_closed(tmp_path: Path, sent: bytes) -> None:
-    command = [sys.executable, "-P", "-c", _IMPATIENT, "127.0.0.1", sys.executable, "-S", "-E", "-c", _TALKER]
-    with _started(command, tmp_path) as server, socket.create_connection(("127.0.0.1", server.port), LONG) as slow:
+    with (
+        _served(tmp_path, _TALKER, before=_IMPATIENT) as server,
+        socket.create_connection(("127.0.0.1", server.port), LONG) as slow,
+    ):
         slow.sendall(sent)
         assert slow.recv(1024) == b""
-        assert server.get(f"/?token={server.token}")[0].status == 200
+        assert server.ask(f"/?token={server.token}")[0].status == 200
 
 
 def test_a_visitor_has_some_seconds_for_its_request() -> None:

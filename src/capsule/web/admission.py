@@ -1,14 +1,16 @@
-"""Decide who may use a dashboard that is served to browsers, from the request alone.
+"""Decide who may use a page that is served to browsers, from the request alone.
 
 Whoever works on this machine can reach a port on loopback: every agent, and every page that is open in a browser. None
-of them may see the dashboard, let alone press its keys. So
+of them may see the page, let alone press its buttons. So
 
-- the address that is printed holds a **token**. Whoever brings it is given a **cookie** and sent to the **room**, a
-  path that is hard to guess. A request for anything in the room needs both, and there is nothing outside of it.
+- an address that is printed holds a **token**. Whoever brings it first is given a **session**: a **cookie**, and the
+  way to the **room**, a path that is hard to guess. A token opens once; read off later, it opens nothing. A request for
+  anything in the room needs the path and a cookie, and there is nothing outside of it.
 - A browser sends the cookies of a host to all of its ports, so also to a server that an agent has started there. It
   sends them only below their path: therefore the room.
-- A page elsewhere may let its own name lead to us (so the `Host` has to be a name that we serve), and may open a socket
-  to us, which no browser forbids (so the `Origin` of one has to be ourselves).
+- A page elsewhere may let its own name lead to us (so the `Host` has to be a name that we serve), may open a socket to
+  us, which no browser forbids, and may send a form to us (so the `Origin` of both has to be ourselves).
+- A form also carries the **seal** of its session and an id of its own, which counts once: see `seals`.
 """
 
 from __future__ import annotations
@@ -18,14 +20,46 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import ip_address
 
+from capsule.web.seals import Seals
+
+MOST_SESSIONS = 16
+"""Browsers that one server lets in, one after the other."""
+
 
 @dataclass(frozen=True)
+class Session:
+    """One browser that was let in."""
+
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    seals: Seals = field(default_factory=Seals, repr=False)
+
+
+@dataclass
 class Keys:
-    """Made anew for each server. The cookie is no copy of the token: whoever has one has not the other."""
+    """Made anew for each server. A cookie is no copy of a token: whoever has one has not the other."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     room: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
+    _sessions: list[Session] = field(default_factory=list, repr=False)
+
+    def opens(self, token: str | None) -> bool:
+        return bool(self.token) and _same(token, self.token)
+
+    def enter(self) -> Session:
+        """Begin a session; the token is spent."""
+        self.token = ""
+        self._sessions.append(Session())
+        return self._sessions[-1]
+
+    def renew(self) -> str:
+        """Make a token for one more browser; '' where too many were let in."""
+        if len(self._sessions) >= MOST_SESSIONS:
+            return ""
+        self.token = secrets.token_urlsafe(32)
+        return self.token
+
+    def session(self, cookie: str | None) -> Session | None:
+        return next((each for each in self._sessions if _same(cookie, each.cookie)), None)
 
 
 @dataclass(frozen=True)
@@ -53,12 +87,14 @@ class Asked:
     token: str | None = None
     cookie: str | None = None
     opens_a_socket: bool = False
+    built_in: bool = False
+    """The browser says that a page of somebody else's builds it into itself, and that no person goes there."""
 
 
 class Answer(Enum):
     COME_IN = "come in"
     GIVE_COOKIE = "give cookie"
-    NO_KEY = "Open the address that `capsule dashboard --web` printed: without it this is closed."
+    NO_KEY = "Open the address that `capsule dashboard --web` printed: without it this is closed, and it opens once."
     WRONG_HOST = "Capsule is not served under this name: open the address that `capsule dashboard --web` printed."
     WRONG_ORIGIN = "Another page asked for this: open the address that `capsule dashboard --web` printed."
     ONLY_LOOKING = "This page accepts no input."
@@ -67,14 +103,15 @@ class Answer(Enum):
 def judge(asked: Asked, keys: Keys, served: Served) -> Answer:
     if not served.includes(asked.host):
         return Answer.WRONG_HOST
-    if asked.method != "GET":
+    if asked.method not in ("GET", "POST"):
         return Answer.ONLY_LOOKING
-    if asked.path == "/" and _same(asked.token, keys.token):
+    if asked.path == "/" and asked.method == "GET" and keys.opens(asked.token):
         return Answer.GIVE_COOKIE
     room, _, _ = asked.path.removeprefix("/").partition("/")
-    if not _same(room, keys.room) or not _same(asked.cookie, keys.cookie):
+    if not _same(room, keys.room) or not keys.session(asked.cookie):
         return Answer.NO_KEY
-    if asked.opens_a_socket and asked.origin.lower() != f"http://{asked.host}".lower():
+    needs_origin = asked.method == "POST" or asked.opens_a_socket
+    if asked.built_in or (needs_origin and asked.origin.lower() != f"http://{asked.host}".lower()):
         return Answer.WRONG_ORIGIN
     return Answer.COME_IN
 

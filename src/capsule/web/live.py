@@ -1,0 +1,140 @@
+"""Send to every page that is open what has changed on it.
+
+A page is rendered anew only where it differs, once for all who look at it. A browser that does not take what it is sent
+is let go, and asks again when it wants to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+
+from aiohttp import web
+from yarl import URL
+
+from capsule.core.board import Board
+from capsule.web.admission import Session
+from capsule.web.pages import Page
+from capsule.web.reader import PULSE, Reader
+from capsule.web.rendering import Renderer, sealed
+from capsule.web.views import Views, board_news
+
+MOST_STREAMS = 64
+"""Pages that are sent news at the same time."""
+HEARTBEAT = 15.0
+PATIENCE = 20.0
+"""Seconds in which a browser has to take what it is sent."""
+NEWS_EVERY = 4.0
+"""Seconds between two things that are said to somebody who listens."""
+
+
+class Stream:
+    """One page that is open somewhere."""
+
+    def __init__(
+        self, page: str, seen: Mapping[str, str], request: web.Request, session: Session, out: web.StreamResponse
+    ) -> None:
+        """`page` is its path with its query, `seen` the digests of the parts that stand on it."""
+        self.page, self.session, self._request = page, session, request
+        self._seen, self._out = dict(seen), out
+        self._sent_at = time.monotonic()
+        self._title: tuple[str, int] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self.over = asyncio.Event()
+
+    @property
+    def has_left(self) -> bool:
+        return self._request.transport is None or self._request.transport.is_closing()
+
+    def tell(self, page: Page, parts: Mapping[str, tuple[str, str]], news: str) -> None:
+        """Send what this one does not have; an open stream says something now and then. Nobody waits for a slow one."""
+        if self._sending and not self._sending.done():
+            return
+        events = []
+        for name, (html, mark) in parts.items():
+            if self._seen.get(name) != mark:
+                self._seen[name] = mark
+                events.append(_event("part", {"id": name, "html": sealed(html, self.session)}))
+        title = (page.title, page.waiting)
+        if self._title and title != self._title:
+            events.append(_event("title", {"title": page.title, "waiting": page.waiting}))
+        self._title = title
+        if news:
+            events.append(_event("news", {"text": news}))
+        if events or time.monotonic() - self._sent_at > HEARTBEAT:
+            self._sending = asyncio.get_running_loop().create_task(self._send("".join(events) or ":\n\n"))
+
+    async def _send(self, text: str) -> None:
+        try:
+            await asyncio.wait_for(self._out.write(text.encode()), PATIENCE)
+            self._sent_at = time.monotonic()
+        except (OSError, TimeoutError):
+            self.over.set()
+
+
+def _event(kind: str, data: Mapping[str, object]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+
+
+class Live:
+    def __init__(self, views: Views, reader: Reader, renderer: Renderer) -> None:
+        self._views, self._reader, self._renderer = views, reader, renderer
+        self._streams: set[Stream] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._board: Board | None = None
+        self._news: list[str] = []
+        self._told_at = float("-inf")
+
+    @property
+    def full(self) -> bool:
+        return len(self._streams) >= MOST_STREAMS
+
+    async def follow(self, stream: Stream) -> None:
+        """Keep a page up to date until its browser leaves, or the server ends."""
+        self._streams.add(stream)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._go_on())
+        try:
+            await stream.over.wait()
+        finally:
+            self._streams.discard(stream)
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.over.set()
+        if self._task:
+            self._task.cancel()
+
+    async def _go_on(self) -> None:
+        self._board = None
+        while self._streams:
+            began = time.monotonic()
+            await self._once()
+            await asyncio.sleep(max(0.05, PULSE - (time.monotonic() - began)))
+
+    async def _once(self) -> None:
+        news = self._news_of((await self._reader.snapshot()).board)
+        same: dict[str, list[Stream]] = {}
+        for stream in self._streams:
+            if stream.has_left:
+                stream.over.set()
+            same.setdefault(stream.page, []).append(stream)
+        for path, streams in same.items():
+            url = URL(path)
+            page = await self._views.page(url.path.strip("/"), url.query)
+            parts = {part.id: self._renderer.part(path, part) for part in page.parts}
+            for stream in streams:
+                stream.tell(page, parts, news)
+
+    def _news_of(self, board: Board) -> str:
+        """Return what is to be said now: not more often than somebody can listen to."""
+        if self._board is not None and board is not self._board:
+            self._news += board_news(self._board, board)
+        self._board = board
+        if not self._news or time.monotonic() - self._told_at < NEWS_EVERY:
+            return ""
+        told, self._news, self._told_at = self._news, [], time.monotonic()
+        more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
+        return "; ".join(told[:4]) + more
