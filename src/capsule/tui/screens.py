@@ -238,7 +238,7 @@ class MissionScreen(Reading):
         if self._view is None:
             return [text(f"No mission {self.mission}.", FAINT)]
         if self.page == "now":
-            return list(mission_lines(self._view, width, whole=self.whole))
+            return list(mission_lines(self._view, width, whole=self.whole, height=self.size.height))
         if self.page not in ON_DISK:
             return PAGES[self.page](self._view, None, width)
         wanted = (self.page, self._details, width)
