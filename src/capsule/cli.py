@@ -6,7 +6,7 @@ import os
 import sys
 
 from capsule import __version__
-from capsule.commands.verbs import GROUPS, VERBS
+from capsule.commands.verbs import ALIASES, GROUPS, VERBS
 from capsule.system.output import LastingOutput
 
 
@@ -25,7 +25,7 @@ def _answer(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"], ["version"]) and len(words) == 1:
         print(f"capsule {__version__}", flush=True)
         return 0
-    if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in VERBS:
+    if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in {**VERBS, **ALIASES}:
         words = [words[1], "--help"]
     elif not words or words[0] in ("-h", "--help", "help"):
         return _help()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -19,7 +20,7 @@ from capsule.core.event import Accepted
 from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
-from capsule.core.text import did_you_mean, one_line
+from capsule.core.text import count, did_you_mean, one_line
 from capsule.core.workflow import Workflow
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
@@ -69,13 +70,24 @@ class ItemDraft(Struct, frozen=True):
     type: str = ""
     priority: str = ""
     parent: str = ""
+    reference: str = ""
+    """Where it comes from, such as the address of an issue: what has the same is not added again."""
 
 
 def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> tuple[str, tuple[str, ...]]:
     """Put an item into the tracker; return its id and warnings."""
+    draft = checked_draft(project, draft)
+    changes = _changes_of(project, no_commit=no_commit)
+    for other in draft.depends_on:
+        _check_known(project.tracker, other, "to depend on")
+    return changes.add(draft)
+
+
+def checked_draft(project: Project, draft: ItemDraft) -> ItemDraft:
+    """Return the draft with its levels in full; refuse fields that this tracker's items do not have."""
     draft = replace(
         draft,
-        **{name: _level(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
+        **{name: level_of(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
         tags=tuple(dict.fromkeys(draft.tags)),
         depends_on=tuple(dict.fromkeys(check_id(other) for other in draft.depends_on)),
     )
@@ -84,10 +96,14 @@ def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> 
     if given:
         this, whose = traits.described.format(project.tracker.name), "a backlog" if given[0] in LEVELS else "beads"
         raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
-    changes = _changes_of(project, no_commit=no_commit)
-    for other in draft.depends_on:
-        _check_known(project.tracker, other, "to depend on")
-    return changes.add(draft)
+    return draft
+
+
+def add_all(
+    project: Project, drafts: Sequence[ItemDraft], *, no_commit: bool = False
+) -> tuple[list[str], tuple[str, ...]]:
+    """Put items into the tracker, into a backlog by one commit; return their ids, '' for one that is there already."""
+    return _changes_of(project, no_commit=no_commit).add_all(drafts)
 
 
 def title_of(text: str) -> str:
@@ -102,7 +118,7 @@ def title_of(text: str) -> str:
     return title
 
 
-def _level(name: str, given: str) -> str:
+def level_of(name: str, given: str) -> str:
     levels = LEVELS[name]
     by_letter = {level[0]: level for level in levels}
     word = by_letter.get(given.lower(), given.lower())
@@ -212,6 +228,8 @@ class Unblocked(NamedTuple):
     """The phase that its halted mission goes on from; '' where none waits, or the tracker says where it stands."""
     commented: bool = False
     """No mission waits for notes, so they became a comment."""
+    taken_up_by: str = ""
+    """The run under way that goes on with it; '' where none does."""
     warnings: tuple[str, ...] = ()
 
 
@@ -224,7 +242,13 @@ def unblock(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
         from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
         reopen_mission(project, done.item, notes)
-    return done
+    return done._replace(taken_up_by=_told(project, item_id))
+
+
+def _told(project: Project, item_id: str) -> str:
+    from capsule.app.control import tell_answered  # noqa: PLC0415 - start-up
+
+    return tell_answered(project, item_id)
 
 
 def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
@@ -238,7 +262,8 @@ def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
                 f"{item_id} waits for an answer, not for a decision: {block.reason}",
                 f'Answer it: capsule unblock {item_id} --notes "..."',
             )
-        return changes.unblock(held, notes)
+        done = changes.unblock(held, notes)
+    return done._replace(taken_up_by=_told(project, item_id))
 
 
 def _block_of(item: Item) -> Blocked:
@@ -369,7 +394,7 @@ class _TrackerChanges:
             parent=draft.parent,
             tags=draft.tags,
             dependencies=draft.depends_on,
-            reference=f"capsule/add/{os.urandom(8).hex()}",
+            reference=draft.reference or f"capsule/add/{os.urandom(8).hex()}",
         )
         try:
             return self._tracker.add(new), ()
@@ -377,6 +402,11 @@ class _TrackerChanges:
             if draft.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
                 refused.hint = f"--type is {TYPES}."
             raise
+
+    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+        before = {item.id for item in self._tracker.under("")}
+        added = [self.add(draft)[0] for draft in drafts]
+        return ["" if name in before else name for name in added], ()
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
         item, halt = held.item, held.mission.halt if held.mission.under_way else None
@@ -415,32 +445,50 @@ class _TrackerChanges:
         return ()
 
 
+def _values_of(draft: ItemDraft) -> dict[str, Value]:
+    """Return the fields of a new item of a backlog."""
+    given: dict[str, Value] = {
+        "description": draft.description,
+        **{name: getattr(draft, name) for name in LEVELS},
+        "origin": draft.reference,
+        "tags": list(draft.tags),
+        "dependencies": list(draft.depends_on),
+    }
+    return {
+        "title": draft.title,
+        "status": Status.NEW.value,
+        **{name: value for name, value in given.items() if value},
+    }
+
+
 class _CommittedChanges(_TrackerChanges):
     """Change items by a commit of their tracker's files, or only save them."""
 
     def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
+        names, warnings = self._add([draft], lambda first: tagged(first, "ADD", draft.title))
+        return names[0], warnings
+
+    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+        words = count(len(drafts), "item")
+        return self._add(drafts, lambda first: tagged(first, "IMPORT", words)) if drafts else ([], ())
+
+    def _add(self, drafts: Sequence[ItemDraft], subject: Callable[[str], str]) -> tuple[list[str], tuple[str, ...]]:
         project, at = self._project, SystemClock().now()
-        given: dict[str, Value] = {
-            "description": draft.description,
-            **{name: getattr(draft, name) for name in LEVELS},
-            "tags": list(draft.tags),
-            "dependencies": list(draft.depends_on),
-        }
-        values = {
-            "title": draft.title,
-            "status": Status.NEW.value,
-            **{name: value for name, value in given.items() if value},
-        }
-        new = Exists(f"add/{os.urandom(8).hex()}", {**values, "created": at, "updated": at})
+        new = [
+            Exists(f"add/{os.urandom(8).hex()}", {**_values_of(each), "created": at, "updated": at}) for each in drafts
+        ]
         lock = FileLock(project.state_folder / "locks" / "add.lock")
         lock.acquire(_PATIENCE)
         with lock:  # one at a time: the commit's first line names an id that nobody else has taken
             last = cast("CommittedTracker", self._tracker).last_id
-            subject = tagged(f"{project.settings.project.prefix}-{last + 1:03}", "ADD", draft.title)
-            booked, warnings = record(project, subject, (new,), no_commit=self._no_commit)
-        return booked.added[0], warnings
+            message = subject(f"{project.settings.project.prefix}-{last + 1:03}")
+            booked, warnings = record(project, message, new, no_commit=self._no_commit)
+        return [*booked.added], warnings
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
+        mission = held.mission
+        if held.item.status is not Status.BLOCKED and mission.under_way and mission.halt:
+            return Unblocked(held.item, goes_on_from=mission.halt.phase)  # it stopped, and nothing was asked
         block = _block_of(held.item)
         moved = self._unblock(held, notes or block.reason, notes)
         return Unblocked(moved.after, stands=stands_at(moved.after), warnings=moved.warnings)

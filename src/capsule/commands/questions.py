@@ -8,6 +8,7 @@ during a run.
   capsule questions
   capsule questions WRK-003
   capsule questions --json | jq -r '.[].id'
+  capsule questions --form > answers.md       to be filled in, and read by `capsule answer --file answers.md`
 
 Answer with `capsule answer`.
 Exit code: 0 shown, also where nothing needs you; 1 a named item does not need you, or there is no such item.
@@ -25,6 +26,7 @@ from capsule.app.inbox import questions_of
 from capsule.app.items import find_item
 from capsule.commands.arguments import item_argument, warn
 from capsule.commands.watching import JournalWatcher, MissionReader
+from capsule.core.answer_form import render_form
 from capsule.core.board import Board, gather_board
 from capsule.core.errors import CapsuleError
 from capsule.core.inbox import Question
@@ -38,6 +40,7 @@ from capsule.system.clock import SystemClock
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser, nargs="*")
+    parser.add_argument("--form", action="store_true", help="a form for `capsule answer --file`, in Markdown")
     parser.add_argument("--json", action="store_true", help="a list of questions, with all there is to know of each")
 
 
@@ -45,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     questions = open_questions(project, list(dict.fromkeys(args.item)))
     warn(f"warning: {warning}" for warning in project.tracker.warnings)
+    if args.form:
+        print(render_form(questions))
+        return 0
     if args.json:
         facts = [question_facts(question) for question in questions]
         print(msgspec.json.format(msgspec.json.encode(facts), indent=2).decode())
