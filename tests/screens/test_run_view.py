@@ -20,8 +20,9 @@ from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import Item
 from capsule.core.schedule import QueuePosition
 from capsule.tui.app import PULSE
+from capsule.tui.mission import TURNS
 from capsule.tui.rows import Page
-from capsule.tui.run_view import TURNS, LiveView, RunControls, Scope, followed, missions_of, run_of
+from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of, run_of
 
 from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away

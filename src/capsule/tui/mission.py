@@ -28,6 +28,8 @@ WIDE = 116
 """From so many columns on, a frame's width less than 120, there are two side by side."""
 LOW = 30
 """On fewer lines than these, what was checked comes before what is only worth knowing."""
+TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""Signs that turn while an agent works."""
 QUIET = 20
 """Seconds without a sign of life that are worth a word."""
 _ROOMY = 84

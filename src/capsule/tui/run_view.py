@@ -33,7 +33,7 @@ from capsule.tui import drawing
 from capsule.tui.app import PULSE, BackgroundTasks, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.lines import cost
-from capsule.tui.mission import WIDE, mission_lines
+from capsule.tui.mission import TURNS, WIDE, mission_lines
 from capsule.tui.rows import Page
 
 _MOST_PROGRESS = 4
@@ -47,7 +47,6 @@ _PATIENCE = 20
 _ENDED = (MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED, MissionStatus.DONE)
 """What the list of items says of missions that do not run, in this order."""
 NO_DIFF = Diff()
-TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURN = 0.25
 _HELP = """\
 q, Ctrl-C   stop and keep progress; press twice to kill
