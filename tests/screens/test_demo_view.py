@@ -68,7 +68,7 @@ def test_a_lie_stands_beside_what_was_seen_long_enough_to_be_read_and_a_key_goes
         began = time.monotonic()
         text = screen(app)
         assert "Agent says" in text and "Capsule saw" in text
-        assert "that is: all tests pass" in text and "✗ the tests are red: exit code 1" in text
+        assert "claims: all tests pass" in text and "✗ the tests are red: exit code 1" in text
         assert "✗ REFUTED: execute claimed PASS, and the evidence says no" in text
         await pilot.pause(1.0)
         assert "REFUTED" in screen(app) or time.monotonic() - began > 1.9

@@ -210,7 +210,7 @@ def claim_lines(view: MissionSummary, attempt: Attempt, width: int) -> list[Cont
     lines += drawing.paragraph(f"“{(signal.feedback or signal.summary) if signal else ''}”", width)
     lines.append(Content(""))
     for piece in refuted(attempt.evidence):
-        lines += drawing.paragraph(piece.claimed, width, STRONG, first="that is: ")
+        lines += drawing.paragraph(piece.claimed, width, STRONG, first="claims: ")
     return lines
 
 
