@@ -30,7 +30,7 @@ from capsule.settings import PROJECT_TOML
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import new_backlog_file
-from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.checkouts import passes_link
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.state_store import commit_files
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         except OSError as fault:
             raise CannotWrite(project.root / name, fault) from None
     commit = _write(project, new, commit=not obstacle)
-    for line in _told(wanted, new, folders):
+    for line in _results(wanted, new, folders):
         say(line)
     if commit:
         say(f"committed as {commit[:12]}")
@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
+        named = {".capsule/prompts" if path.startswith(".capsule/prompts/") else path for path in left}
+        say(f"  git add {' '.join(sorted(named))} && git commit")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
@@ -134,7 +135,7 @@ def _check_file(root: Path, name: str) -> None:
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
-    if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
+    if place.is_symlink() or passes_link(root, place) or (place.exists() and not place.is_file()):
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 
@@ -178,7 +179,7 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
     return ""
 
 
-def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
+def _results(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
     for name in FOLDERS:
         yield f"{'made' if name in folders else 'exists':<6} {name}/"
     prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]
@@ -190,11 +191,6 @@ def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[s
         yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
         yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
-
-
-def _committable(path: str) -> str:
-    """Return what to name to git for one of our files: of the prompts, their folder."""
-    return ".capsule/prompts" if path.startswith(".capsule/prompts/") else path
 
 
 def _maybe_wanted(project: Project) -> list[str]:

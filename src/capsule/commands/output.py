@@ -28,7 +28,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     """Tell whether a run is shown in a live view; a dry run never is."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
-    against = what_stands_against_a_screen()
+    against = why_no_screen()
     if against and args.output == TUI:
         raise UsageError(f"No live view: {against}.", "Leave out --output tui for plain lines.")
     if against or (args.output == AUTO and _in_ci()):
@@ -41,14 +41,14 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
 
 def is_for_a_screen() -> bool:
     """Tell whether somebody sits before a terminal that a screen can be drawn on."""
-    return not what_stands_against_a_screen() and not _in_ci() and find_spec("textual") is not None
+    return not why_no_screen() and not _in_ci() and find_spec("textual") is not None
 
 
 def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def what_stands_against_a_screen() -> str:
+def why_no_screen() -> str:
     """Say why there can be no screen, or '': it needs stderr to draw on, stdin for keys, stdout for the summary."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():

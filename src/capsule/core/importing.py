@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -79,12 +78,12 @@ def _plain(value: Any) -> str:
 
 
 def _is_csv(text: str) -> bool:
-    head = next(csv.reader(io.StringIO(text.lstrip("\ufeff\n"))), [])
+    head = next(csv.reader(text.lstrip("\ufeff\n").splitlines(keepends=True)), [])
     return "title" in map(_field, head)
 
 
 def _from_csv(text: str) -> Iterator[Imported]:
-    for row in csv.DictReader(io.StringIO(text.lstrip("\ufeff\n"))):
+    for row in csv.DictReader(text.lstrip("\ufeff\n").splitlines(keepends=True)):
         if any(isinstance(value, str) and value.strip() for value in row.values()):
             yield _of_row(
                 {name: value for name, value in row.items() if isinstance(name, str) and isinstance(value, str)}

@@ -140,7 +140,7 @@ def _close_item(job: Job) -> tuple[str, ...]:
 
 
 def close_item(state: MissionState, services: Services) -> bool:
-    """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
+    """Close the item in the tracker and journal that. Safe to repeat."""
     merged = state.facts.get("merged", "")
     reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
     told = state_store_of(state, services).close(state.item.id, reason)
@@ -150,7 +150,7 @@ def close_item(state: MissionState, services: Services) -> bool:
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:
-    """Add what agents noticed as items of their own, without a parent, so that what is under way ends. Safe to repeat.
+    """Add the follow-ups that agents reported as items without a parent. Safe to repeat.
 
     What cannot be added is a warning: it is in the mission's logs all the same.
     """
@@ -184,7 +184,7 @@ def file_discovered(job: Job) -> tuple[str, ...]:
 
 
 def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
-    """Gather what a mission's agents reported since it was started, each thing once, by step and number."""
+    """Collect the follow-ups that a mission's agents reported since its start, each once, by step and number."""
     found: dict[str, FollowUp] = {}
     titles: set[str] = set()
     for event in events:

@@ -26,6 +26,6 @@ def diff_lines(details: Details, width: int, *, most: int = 0) -> list[Content]:
 
 
 def last_lines(words: str) -> list[str]:
-    """The last ones where there are too many: what is new is at the end."""
+    """Keep the last lines where there are too many, because the newest are at the end."""
     lines = [line.expandtabs(4).rstrip() for line in printable(words).splitlines()]
     return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]

@@ -61,7 +61,7 @@ def mission_lines(
     height: int = LOW,
     turn: str = "",
 ) -> Iterator[Content]:
-    """All of a mission; on a wide screen its phases and its findings side by side.
+    """Draw a mission; on a wide screen its phases and its findings side by side.
 
     `whole` is every attempt with its whole evidence, else the last verdict alone. `tail` are the last lines that its
     agent printed. `turn` is a sign that moves while an agent works.
@@ -109,7 +109,7 @@ def _stages(view: MissionSummary, width: int) -> Content:
         lines = [line for line in view.lines if line.stage == number]
         marks = {line.mark for line in lines}
         shown = next((mark for mark in _FOREMOST if mark in marks), Mark.SKIPPED)
-        doubted = any(line.attempt.let_pass for line in lines)
+        doubted = any(line.attempt.passed_despite_evidence for line in lines)
         drawn.append(row(drawing.marked(shown, doubted=doubted), f"{number} "))
     bar = row(*drawn, f" [{view.stage}/{view.stages}] ")
     attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
@@ -127,7 +127,9 @@ def phase_lines(
     `blocks` shows each attempt as a block, else how many there were.
     """
     to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
-    passed = [line for line in view.lines if low and line.mark is Mark.DONE and not line.attempt.let_pass]
+    passed = [
+        line for line in view.lines if low and line.mark is Mark.DONE and not line.attempt.passed_despite_evidence
+    ]
     rest = to_come[0 if low else 1 :] if folded else []
     shown = [line for line in view.lines if line not in rest and line not in passed]
     tries = {line.phase: [each for each in view.attempts if each.phase == line.phase] for line in shown}
@@ -162,7 +164,7 @@ def phase_lines(
             "claimed": drawing.cell(attempt.claimed if attempt.agent else "", columns["claimed"]),
             "verdict": drawing.phase_verdict(line, columns["verdict"]),
         }
-        mark = drawing.marked(line.mark, doubted=attempt.let_pass)
+        mark = drawing.marked(line.mark, doubted=attempt.passed_despite_evidence)
         drawn = Content(" ").join([mark, *(cells[name] for name in columns)])
         lines.append(drawn.truncate(width, ellipsis=True))
     if rest:
@@ -232,7 +234,7 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     for phase, finding in view.findings if whole else view.open_findings:
         first = text(f"  {phase}  ", FAINT)
         lines += drawing.paragraph(finding_line(finding), width, first=first, most=0 if whole else 2)
-    lines += _told(view, width, whole=whole)
+    lines += _feedback(view, width, whole=whole)
     lines += test_lines(view, width)
     for warning in view.warnings:
         lines += drawing.paragraph(warning, width, UNSURE, first=text("! ", UNSURE), most=0 if whole else 3)
@@ -299,7 +301,7 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
         who = text(f"  {clean(attempt.agent)} claimed  ", FAINT)
         yield from drawing.paragraph(claim, width, FAINT, first=who, most=3)
     verdict, style = drawing.verdict_of(attempt)
-    sign = text(f" {'!' if attempt.let_pass else look_of(attempt).sign} ", f"{style} bold reverse")
+    sign = text(f" {'!' if attempt.passed_despite_evidence else look_of(attempt).sign} ", f"{style} bold reverse")
     yield row("  verdict  ", sign, " ", drawing.said(verdict, width - 15, f"{style} bold"))
     first = attempt.evidence if whole else sorted(attempt.evidence, key=lambda piece: piece not in refuted((piece,)))
     for piece in first:
@@ -310,8 +312,8 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
         yield from drawing.paragraph(warning, width, UNSURE, first=text("  ! ", UNSURE), most=0 if whole else 2)
 
 
-def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
-    """Feedback on rework: of the phase under way, what its agent was told; of one to come, what it will be."""
+def _feedback(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
+    """Draw feedback for rework: the phase under way has been given it, a later one will be."""
     under_way = {line.phase: line.told for line in view.lines if line.told}
     to_come = {phase: words for phase, words in view.feedback.items() if phase not in under_way}
     for which, told in (("this", under_way), ("the next", to_come)):
