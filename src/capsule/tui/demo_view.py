@@ -186,7 +186,7 @@ class DemoView(CapsuleApp[bool]):
         self._banner.remove_class("-refuted")
         self._banner.add_class("-card")
         self._say.display = False
-        drawing.put(self._banner, text(f" ✓ {card_words(self._board, self._caught)}", f"{GOOD} bold"))
+        drawing.put(self._banner, text(f" ✓ {card_words(self._board, self._caught)}", "bold"))
         lines: list[Content] = []
         for number, lie in enumerate(self._caught, 1):
             head = text(f"{number}. {clean(lie.mission)} {clean(lie.phase)}", STRONG)
