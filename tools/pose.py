@@ -1,7 +1,8 @@
 """tools/pose.py FILE STEP... -- WORD...: runs `capsule WORD...` on a screen of its own, and draws that into FILE.
 
 It is the command itself, on a terminal; only where its screen would be drawn there, it is kept. A step is `see:PATTERN`
-(wait until the screen shows it), `press:KEY`, or `draw`. After the last one the command goes on to its own end.
+(wait until the screen shows it), `press:KEY`, `draw`, or `film` (draw every moment up to its end, as one picture that
+moves). After the last one the command goes on to its own end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+import time
 from html import unescape
 from pathlib import Path
 
@@ -19,8 +21,12 @@ from capsule.cli import main
 from capsule.core.errors import CapsuleError
 from capsule.tui.app import CapsuleApp
 
+sys.path.insert(0, str(Path(__file__).parent))
+from film import Frame, drawn_line, film
+
 SIZE = (120, 32)
 PATIENCE = 120.0
+_LOOK = 0.2
 _FONTS_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -31,10 +37,28 @@ async def follow(pilot: Pilot[object], title: str, steps: list[str], file: Path)
             await _until_seen(pilot.app, what)
         elif kind == "press":
             await pilot.press(what)
+        elif kind == "film":
+            file.write_text(await _filmed(pilot.app, title), encoding="utf-8")
         else:
             await pilot.pause()
             await pilot.pause()  # what was laid out anew is drawn
             file.write_text(_drawn(pilot.app, title), encoding="utf-8")
+
+
+async def _filmed(app: App[object], title: str) -> str:
+    """Look a few times a second; what only ticks on the way is no frame of its own."""
+    frames: list[Frame] = []
+    still, began = 0, time.monotonic()
+    while app.is_running and app.screen_stack:
+        strips = app.screen._compositor.render_strips()
+        lines = tuple(drawn_line(strip) for strip in strips)
+        now = time.monotonic() - began
+        if not frames or lines[1:] != frames[-1].lines[1:]:  # the first line has the clock
+            frames.append(Frame(now, lines))
+            if any("REFUTED" in line for line in lines):
+                still = len(frames) - 1
+        await asyncio.sleep(_LOOK)
+    return film(title, frames, SIZE[0], still=still)
 
 
 async def _until_seen(app: App[object], pattern: str) -> None:

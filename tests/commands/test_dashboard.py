@@ -152,8 +152,16 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
         answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert (answer.code, answer.err) == (0, "")
     assert "Missions: 1 done." in answer.out
-    assert answer.out.index("Missions: ") < answer.out.index("Items: ")  # a tracker may take long
+    assert answer.out.startswith("Nothing needs you.\n\nMissions: ")
+    assert answer.out.index("Missions: ") < answer.out.index("Items: ")
     assert "merged into main as" in answer.out
+
+
+@pytest.mark.promise("screens.inbox")
+def test_as_text_too_what_needs_you_is_told_first(a_halted_mission: Project) -> None:
+    out = a_halted_mission.say("dashboard", "--plain", "--once").out
+    assert out.startswith(f"Needs you (1)\n\n✗ {ITEM}: ")
+    assert f"  answer:   capsule answer {ITEM} --retry\n" in out.split("Missions: ")[0]
 
 
 @pytest.mark.promise("screens.plain")

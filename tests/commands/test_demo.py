@@ -12,10 +12,12 @@ from typing import NamedTuple
 import pytest
 
 import capsule
-from tests.costs import LONG, processor_seconds
+from capsule.system.lock import holder
+from tests.costs import LONG, eventually, processor_seconds
 from tests.shared import settings_of_nobody
 
 from ..house.pages import ROOT, blocks, pattern
+from .terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -182,3 +184,32 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     refused = play(tmp_path)
     assert (refused.done.returncode, refused.done.stdout) == (1, "")
     assert "is a git repository already" in refused.done.stderr
+
+
+# ---- on a terminal
+
+
+def on_a_terminal(tmp_path: Path) -> Terminal:
+    return Terminal(("demo", "shown"), tmp_path, settings_of_nobody() | {"CI": ""}, (120, 40))
+
+
+@pytest.mark.promise("screens.demo")
+def test_on_a_terminal_it_shows_each_lie_and_ends_by_itself(tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path) as terminal:
+        assert terminal.shows("Agent says") and terminal.shows("Capsule saw")
+        assert terminal.shows("REFUTED: sign-off claimed PASS, and the evidence says no")
+        assert terminal.shows("2 merged · 3 lies caught")
+        assert terminal.ends() == 0, terminal.afterwards
+        assert "2 merged · 3 lies caught" in terminal.afterwards
+        assert "Caught: 3 false claims" in terminal.afterwards and "capsule show demo-1.1.2" in terminal.afterwards
+
+
+@pytest.mark.promise("screens.demo")
+def test_ctrl_c_leaves_it_and_nothing_goes_on(tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path) as terminal:
+        assert terminal.shows("demo-1.1.1 test-writer")
+        terminal.type("\x03")
+        assert terminal.ends() == 130
+        assert "The demo was stopped." in terminal.afterwards and "Traceback" not in terminal.afterwards
+    locks = tmp_path / "shown/.git/capsule/locks"
+    assert eventually(lambda: not [lock for lock in locks.glob("mission-*.lock") if holder(lock) is not None])

@@ -135,7 +135,7 @@ def test_help_fits(a_project: Project) -> None:
 @pytest.mark.slow
 @pytest.mark.promise("screens.eighty-columns")
 def test_the_demo_fits(a_project: Project) -> None:
-    shown = on_a_terminal(a_project, "demo")
+    shown = on_a_terminal(a_project, "demo", "--no-tui")
     assert "Caught: " in shown
     assert_fits(shown)
 

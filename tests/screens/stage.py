@@ -134,7 +134,7 @@ class Play:
         await self.until(self.asks)
         await self.press(key)
 
-    def burst(self, keys: str) -> None:
+    def burst(self, keys: Sequence[str]) -> None:
         """All at once, as from a paste or a script: nothing waits for what the key before has done."""
         for key in keys:
             name = {"/": "slash", "\r": "enter"}.get(key, key)
@@ -187,16 +187,21 @@ class Play:
         return self.app.told
 
 
-def play(scene: Scene, act: Callable[[Play], Awaitable[None]], size: tuple[int, int] = SMALL) -> None:
-    """Opens the dashboard, waits until it shows the scene, and acts."""
+def play(
+    scene: Scene, act: Callable[[Play], Awaitable[None]], size: tuple[int, int] = SMALL, *, at: str = "items"
+) -> None:
+    """Opens the dashboard, waits until it shows the scene, goes to its items or stays `at` what needs you, and acts."""
 
     async def through() -> None:
         stage = Stage(scene)
         app = Remembering(stage.actions())
         async with app.run_test(size=size) as pilot:
             on_stage = Play(app, pilot, stage)
-            first = scene.listing.items[0].id if not scene.listing.by_status else "WRK-001"
-            await on_stage.shows(first)
+            await on_stage.until(lambda: app._settled)
+            if at == "items":
+                first = scene.listing.items[0].id if not scene.listing.by_status else "WRK-001"
+                await on_stage.press("2")
+                await on_stage.shows(first)
             await act(on_stage)
 
     asyncio.run(through())

@@ -14,6 +14,7 @@ from textual.geometry import Offset
 
 from capsule.actions import VERBS
 from capsule.core.errors import CapsuleError
+from capsule.tui.answering import AnswerForm
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Confirm, FailedCommand
 from capsule.tui.merges import mission_of
@@ -41,6 +42,7 @@ from .boards import (
 from .missions import PID
 from .stage import LARGE, SMALL, Play, Stage, play, until
 from .test_dashboard_verbs import ANSWER_LEAVES, NOES, VERB_KEYS, YESSES
+from .test_inbox import ANSWER_KEYS
 
 EVERY_ITEM = [item.id for item in SHOP]
 MOVES = {"j": 1, "down": 1, "G": 6, "end": 6, "pagedown": 6, "ctrl+f": 6, "space": 6}
@@ -50,7 +52,7 @@ BACK = {"k": 5, "up": 5, "g": 0, "home": 0, "pageup": 0, "ctrl+b": 0}
 READ_ON = ("j", "down", "pagedown", "ctrl+f", "space", "G", "end")
 READ_BACK = ("k", "up", "pageup", "ctrl+b", "pageup", "g", "home")
 FOLDS = (("h", "l"), ("left", "right"))
-VIEW_KEYS = {"1": "items", "2": "missions", "3": "history", "4": "merges"}
+VIEW_KEYS = {"1": "inbox", "2": "items", "3": "missions", "4": "history", "5": "merges"}
 HELP_KEYS = ("question_mark", "f1")
 READING_LEAVES = ("escape", "left", "h")
 QUITS = ("q", "ctrl+c", "ctrl+q")
@@ -113,6 +115,7 @@ def test_what_holds_others_is_folded_and_a_leaf_leads_to_its_holder() -> None:
 def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
     async def act(on: Play) -> None:
         first = {
+            "inbox": [],
             "items": EVERY_ITEM[:3],
             "missions": ["run:_campaign-shop-1", "shop-1.1.1", "shop-2"],
             "history": ["shop-0"],
@@ -123,9 +126,9 @@ def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
             await on.press(key)
             await on.until(lambda view=view: on.app.model.view == view and list(on.rows.keys[:3]) == first[view])  # type: ignore[misc]
         await on.shows("✓ shop-0", "merged")
-        await on.press("3")
+        await on.press("4")
         await on.shows("3 missions:", "agents used at least")
-        await on.press("1")
+        await on.press("2")
         await on.until(lambda: on.rows.key == "shop-1.1.1")
 
     play(busy(), act)
@@ -134,7 +137,7 @@ def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
 @pytest.mark.promise("merge-queue.seen")
 def test_the_merge_queue_is_a_list_whose_missions_can_be_opened_and_found() -> None:
     async def act(on: Play) -> None:
-        await on.press("4")
+        await on.press("5")
         await on.shows("main  1 being merged, 2 waiting", "▶ shop-7 being merged", "◔ shop-8 2nd, about 7 s")
         await on.shows("▶ tested together: shop-7, shop-8", "↺ shop-6 went back", "with shop-5, waited 1 s, took 8 s")
         await on.press("j", "j", "enter")
@@ -165,7 +168,7 @@ def test_a_filter_is_typed_kept_by_enter_and_ended_by_escape() -> None:
 
 def test_a_filter_also_finds_missions() -> None:
     async def act(on: Play) -> None:
-        await on.press("2", "slash", *"many-07")
+        await on.press("3", "slash", *"many-07")
         await on.until(lambda: list(on.rows.keys) == ["many-07"])
 
     play(forty(), act)
@@ -243,7 +246,7 @@ def test_leaving_does_nothing_else(key: str) -> None:
 
 def test_enter_opens_a_mission_and_its_pages_are_chosen_by_number() -> None:
     async def act(on: Play) -> None:
-        await on.press("2", "j", "enter")
+        await on.press("3", "j", "enter")
         await on.shows("Round prices to the cent", "execute")
         said = {
             "evidence": "claimed  all tests pass",
@@ -291,7 +294,7 @@ def test_pages_of_a_mission_are_turned_and_scroll_and_e_unfolds_the_evidence() -
 
 def test_an_open_mission_is_drawn_anew_as_it_goes_on() -> None:
     async def act(on: Play) -> None:
-        await on.press("2", "j", "enter")
+        await on.press("3", "j", "enter")
         await on.shows("running")
         on.stage.board = board(at_rest("shop-1.1.1", "Round prices to the cent", to_the_end()))
         await on.shows("merged into main as feedc0ffee01")
@@ -301,7 +304,7 @@ def test_an_open_mission_is_drawn_anew_as_it_goes_on() -> None:
 
 def test_a_line_that_changes_is_drawn_anew() -> None:
     async def act(on: Play) -> None:
-        await on.press("2")
+        await on.press("3")
         await on.shows("test-writer")
         further = at_work("shop-2", "Say thank you", up_to("sign-off"), pid=PID + 1)
         before = busy().board
@@ -313,7 +316,7 @@ def test_a_line_that_changes_is_drawn_anew() -> None:
 
 def test_an_ended_run_is_told_on_a_page_of_its_own() -> None:
     async def act(on: Play) -> None:
-        await on.press("3")
+        await on.press("4")
         await on.go_to("run:_queue")
         await on.press("enter")
         await on.shows("nothing is left to do", "failed  shop-2: no")
@@ -330,7 +333,7 @@ def test_an_ended_run_is_told_on_a_page_of_its_own() -> None:
 
 def test_a_click_chooses_and_a_second_one_opens() -> None:
     async def act(on: Play) -> None:
-        await on.press("2")
+        await on.press("3")
         await on.pilot.click("#missions", offset=Offset(3, 2))
         await on.until(lambda: on.rows.key == "shop-2")
         await on.pilot.click("#missions", offset=Offset(3, 2))
@@ -341,7 +344,7 @@ def test_a_click_chooses_and_a_second_one_opens() -> None:
 
 def test_views_and_keys_can_be_clicked() -> None:
     async def act(on: Play) -> None:
-        await on.pilot.click("#top", offset=Offset(13, 0))
+        await on.pilot.click("#top", offset=Offset(on.text.splitlines()[0].index("Missions"), 0))
         await on.until(lambda: on.app.model.view == "missions")
         await on.pilot.click("#keys", offset=Offset(on.text.splitlines()[-1].index("? help"), 0))
         await on.until(lambda: isinstance(on.app.screen, Reading))
@@ -352,7 +355,7 @@ def test_views_and_keys_can_be_clicked() -> None:
 @pytest.mark.slow
 def test_any_size_is_drawn_and_a_wide_one_has_a_text_beside_every_list() -> None:
     async def act(on: Play) -> None:
-        await on.press("2", "j")
+        await on.press("3", "j")
         about = on.app.query_one("#about")
         assert not about.display
         for width, height in ((160, 50), (20, 6), (80, 24), (200, 60)):
@@ -372,11 +375,11 @@ def test_any_size_is_drawn_and_a_wide_one_has_a_text_beside_every_list() -> None
 @pytest.mark.parametrize("scene", [idle, blocked, failing])
 def test_nothing_a_stranger_wrote_steers_the_screen(scene: Callable[[], Scene]) -> None:
     async def act(on: Play) -> None:
-        for view in ("1", "2", "3"):
+        for view in ("2", "3", "4"):
             await on.press(view)
             await on.until(lambda view=view: on.app.model.view == VIEW_KEYS[view])  # type: ignore[misc]
             assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", on.text)
-        await on.press("1")
+        await on.press("2")
         await on.until(lambda: "[red]by name" in on.text or scene is blocked)
 
     assert "\x1b" in NASTY
@@ -388,7 +391,7 @@ def test_a_tracker_that_cannot_be_read_is_told_in_its_place_and_missions_are_sti
         on.stage.listing = CapsuleError("The backlog is [no] YAML.", "Mend line 3.")
         on.read_items_now()
         await on.shows("The backlog is [no] YAML.", "Mend line 3.")
-        await on.press("2")
+        await on.press("3")
         await on.shows("shop-1.1.1")
 
     play(busy(), act)
@@ -440,9 +443,10 @@ def _keys(owner: type) -> Iterator[str]:
 PRESSED: dict[type, set[str]] = {
     Rows: {*MOVES, *BACK, "enter"},
     Page: {*READ_ON, *READ_BACK},
-    Dashboard: {*VIEW_KEYS, *VERB_KEYS, *chain(*FOLDS), *HELP_KEYS, *QUITS, "slash", "escape", "t"},
+    Dashboard: {*VIEW_KEYS, *VERB_KEYS, *ANSWER_KEYS, *chain(*FOLDS), *HELP_KEYS, *QUITS, "slash", "escape", "t"},
     MissionScreen: {*MISSION_PAGES, *chain(*TURNS), "e"},
     Confirm: {*YESSES, *chain(*NOES)},
+    AnswerForm: {"ctrl+s", "enter", "escape"},
     FailedCommand: {*ANSWER_LEAVES},
     Reading: {*READING_LEAVES},
     Help: {*HELP_KEYS},

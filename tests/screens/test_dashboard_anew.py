@@ -27,7 +27,7 @@ def plain(lines: list[Content]) -> str:
 
 def test_an_open_run_is_told_as_it_goes_on_under_its_name_once() -> None:
     async def act(on: Play) -> None:
-        await on.press("2")
+        await on.press("3")
         await on.go_to(CAMPAIGN)
         await on.press("enter")
         await on.until(lambda: isinstance(on.app.screen, Reading))

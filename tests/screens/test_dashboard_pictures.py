@@ -14,9 +14,9 @@ KEYS = {
     "busy": ("j", "j"),
     "blocked": ("j", "j", "j"),
     "failing": ("j", "j", "enter"),
-    "finished": ("3",),
-    "forty": ("2", "j"),
-    "merging": ("4", "j", "j"),
+    "finished": ("4",),
+    "forty": ("3", "j"),
+    "merging": ("5", "j", "j"),
 }
 """How one gets to what is looked at."""
 

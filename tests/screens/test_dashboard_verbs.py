@@ -78,12 +78,12 @@ def test_every_verb_is_in_the_table_of_orders() -> None:
 @pytest.mark.parametrize("words", [words for *_, words in ORDERS], ids=" ".join)
 def test_every_command_line_is_one_that_capsule_understands(words: list[str]) -> None:
     args = parse(words[0], words[1:])
-    assert args.item == (words[1] if len(words) > 1 else None)
+    assert args.item in (words[1:2], words[1] if len(words) > 1 else None)  # many verbs take several
 
 
 def test_stopping_asks_whoever_holds_the_mission_or_the_run() -> None:
     async def act(on: Play) -> None:
-        await on.press("2")
+        await on.press("3")
         for key, stream in (("shop-2", "shop-2"), ("run:_campaign-shop-1", "_campaign-shop-1")):
             await on.go_to(key)
             await on.press("s")
@@ -117,7 +117,7 @@ def test_a_no_is_a_no() -> None:
     play(idle(), act)
 
 
-@pytest.mark.parametrize("view", ["1", "2"])
+@pytest.mark.parametrize("view", ["2", "3"])
 def test_no_letter_after_a_slash_is_taken_for_a_verb(view: str) -> None:
     async def act(on: Play) -> None:
         await on.press(view)

@@ -9,8 +9,8 @@ from textual.content import Content
 
 from capsule.core.budget import Spending
 from capsule.core.decide import Decision, Move
-from capsule.core.event import Allowance, Event, Policy
-from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.event import Allowance, Event, Observed, Policy
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
 from capsule.reports.words import judged
@@ -26,6 +26,7 @@ from .missions import (
     UNSEEN,
     at,
     at_the_code,
+    begun,
     ended,
     halted,
     merged,
@@ -68,7 +69,7 @@ def test_what_is_said_and_what_was_checked_stand_apart() -> None:
     assert "claimed verdict" in text
     assert "✓ archive" not in text and "checked" not in text.split("Now")[0]
     assert "Checked  execute\n  scripted claimed  PASS: the answer is 42 now" in text
-    assert "  verdict  REFUTED by 1 of 1 check" in text
+    assert "  verdict   ✗  REFUTED by 1 of 1 check" in text
     assert "  ✗ claimed  all tests pass\n    seen     the tests are red: exit code 1\n    │ test_answer.py F" in text
 
 
@@ -107,8 +108,8 @@ def test_cost_and_budget(spent: Spending, allowed: Allowance, words: str) -> Non
 
 
 def test_a_mission_that_is_at_rest_says_what_to_type() -> None:
-    assert "failed at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
-    assert "merged into main as 89abcdef0123; its item is closed." in drawn(merged(), pid=None)
+    assert "✗ failed at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
+    assert "✓ merged into main as 89abcdef0123; its item is closed." in drawn(merged(), pid=None)
 
 
 def test_what_is_not_checked_is_called_so() -> None:
@@ -125,7 +126,7 @@ def test_what_was_let_pass_against_the_evidence_is_never_green() -> None:
     text = drawn(merged_on_red(), pid=None)
     assert "NOT GREEN: the gate was red on the merge result (verify: warn)" in text
     assert "PASS, though 1 of 2 checks refutes it" in drawn(merged_on_red(), pid=None, width=100)
-    assert "  verdict  PASS, though 1 of 1 check refutes it" in text
+    assert "  verdict   !  PASS, though 1 of 1 check refutes it" in text
     phases = phase_lines(view, 100, folded=True)
     for phase in ("execute ", "publish "):
         line = next(line for line in phases if line.plain[2:].startswith(phase))
@@ -149,6 +150,46 @@ def test_a_narrow_screen_keeps_what_was_claimed_and_the_verdict() -> None:
     assert heads[3] == ["phase", "claimed", "verdict"]
     narrow = drawn([*at_the_code(), ended("execute", 91, NOT_GREEN, decision=SENT_BACK)], width=48)
     assert "↺ execute        PASS    REFUTED by 1 of 1 check" in narrow
+
+
+def test_each_attempt_is_a_block_and_failure_has_another_shape() -> None:
+    lines = phase_lines(shown(sent_back()), 100, folded=False, blocks=True)
+    assert lines[0].plain.split()[:2] == ["phase", "tries"]
+    [line] = [line for line in lines if "▶ execute " in line.plain]
+    assert "execute        ▄░  " in line.plain
+    assert drawing.BAD in styles(line)
+    long = [event for run in range(1, 12) for event in (begun("execute", 61, run=run), refuted_at("execute", run))]
+    lines = phase_lines(shown([*at_the_code()[:-1], *long]), 100, folded=False, blocks=True)
+    assert "execute        …▄▄▄▄▄▄▄ " in plain(lines)
+
+
+def refuted_at(phase: str, run: int) -> Event:
+    return ended(phase, 62, NOT_GREEN, run=run, decision=SENT_BACK)
+
+
+def test_the_last_test_run_is_told_by_name() -> None:
+    def told(colour: Colour, **more: Any) -> str:
+        seen = Observation("fedcba9876543210", "pytest -q", colour, 0 if colour is Colour.GREEN else 1, 0.4, **more)
+        return drawn([*at_the_code(), Observed(at=at(90), key="execute#1", observation=seen)])
+
+    red = told(Colour.RED, tests=9, passed=7, failing=("test_answer.py::test_answer", STRANGE))
+    assert "tests ✗ red on fedcba987654 (0.4 s) by pytest -q\n  7 of 9 tests passed, 2 failed\n" in red
+    assert "  ✗ test_answer.py::test_answer\n  ✗ [b]bold[/b] red backwards" in red
+    green = told(Colour.GREEN, tests=9, passed=9)
+    assert "  9 of 9 tests passed\n  ✓ test_answer.py::test_answer\n  ✓ test_answer.py::test_question" in green
+    many = told(Colour.RED, tests=50, passed=30, failing=tuple(f"test_{n}" for n in range(20)))
+    assert "  ✗ test_5\n    … and 14 more that failed" in many
+    unnamed = told(Colour.RED, tests=1, passed=1, tail="ImportError: no module named answer")
+    assert "  1 of 1 test passed\n  │ ImportError: no module named answer" in unnamed
+    assert "  │ 2 failed" in told(Colour.RED, tail="2 failed")
+
+
+def test_what_failed_is_said_first_and_on_a_low_screen_what_passed_shares_a_line() -> None:
+    events = [*at_the_code(), ended("execute", 91, GREEN, NOT_GREEN, decision=SENT_BACK), begun("execute", 91, run=2)]
+    checked = drawn(events).split("Checked")[1]
+    assert checked.index("✗ claimed  all tests pass") < checked.index("✓ claimed  all tests pass")
+    low = plain(phase_lines(shown(events), 78, folded=True, low=True))
+    assert "✓ prep, test-writer, test-review passed\n▶ execute   2" in low
 
 
 def judged_as(*evidence: Evidence, verdict: Verdict = Verdict.PASS, agent: str = "scripted") -> str:

@@ -55,7 +55,7 @@ def test_beside_the_list_of_items() -> None:
 @pytest.mark.promise("screens.eighty-columns")
 def test_on_the_page_of_a_mission() -> None:
     async def act(on: Play) -> None:
-        await on.press("2")
+        await on.press("3")
         await on.go_to("WRK-002")
         await on.press("enter")
         await on.until(lambda: len(on.app.screen_stack) > 1 and has_the_question(lines_of(on.app)))

@@ -16,8 +16,11 @@ from textual.pilot import Pilot
 from capsule.core.board import Board, in_order
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced
-from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
+from capsule.core.item import Item
+from capsule.core.schedule import QueuePosition
 from capsule.tui.app import PULSE
+from capsule.tui.mission import TURNS
 from capsule.tui.rows import Page
 from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of, run_of
 
@@ -25,7 +28,8 @@ from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
 from .stage import LARGE, SMALL, looks_as, until
 
-SIZES = (SMALL, LARGE)
+MIDDLE = (120, 40)
+SIZES = (SMALL, MIDDLE, LARGE)
 STOPS, LEAVES = ("q", "ctrl+c"), ("d", "ctrl+q")
 SCROLLS = (
     *(("j", "k"), ("down", "up"), ("G", "g"), ("end", "home")),
@@ -86,6 +90,10 @@ class Played:
     fault: str = ""
     bug: Exception | None = None
     tails: list[str] = field(default_factory=list)
+    places: Sequence[QueuePosition] = ()
+    """What is to come."""
+    counted: list[str] = field(default_factory=list)
+    """Whose changed lines were counted."""
 
     def look(self) -> Board:
         if self.bug:
@@ -102,19 +110,30 @@ class Played:
         self.tails.append(mission)
         return ["thinking \x1b[31mhard", "[b]done[/b]"]
 
+    def diff(self, mission: MissionSummary) -> Diff:
+        self.counted.append(mission.mission)
+        return Diff(files=(FileChange("src/answer.py", 12, 3), FileChange("logo.png", None, None)), note="not merged")
+
     def reins(self) -> RunControls:
-        return RunControls(self.look, lambda: self.over, self.stop, self.tail)
+        return RunControls(self.look, lambda: self.over, self.stop, self.tail, lambda _run: self.places, self.diff)
 
 
 Act = Callable[[LiveView, Pilot[bool]], Awaitable[None]]
 
 
 def view(
-    played: Played, act: Act, *, size: tuple[int, int] = SMALL, ours: bool = True, pulse: float = PULSE
+    played: Played,
+    act: Act,
+    *,
+    size: tuple[int, int] = SMALL,
+    ours: bool = True,
+    pulse: float = PULSE,
+    moves: bool = False,
 ) -> LiveView:
     """What `act` sees and does there, once there is something to be seen."""
     scope = Scope(pid=PID, mission="demo-1.1", run="_campaign-demo-1", title="demo-1")
     app = LiveView(scope, played.reins(), ours=ours, pulse=pulse)
+    app.animation_level = "full" if moves else "none"
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
@@ -129,6 +148,10 @@ def screen(app: LiveView) -> str:
     return "\n".join(lines_of(app))
 
 
+TO_COME = (
+    QueuePosition(Item(id="demo-1.2", title="Ask another question"), actionable=True, why="ready"),
+    QueuePosition(Item(id="demo-1.3", title="Answer [b]it[/b]"), actionable=False, why="waits for demo-1.2"),
+)
 PICTURES: dict[str, Callable[[], Board]] = {
     "busy": lambda: board(busy()),
     "campaign": campaign,
@@ -141,7 +164,7 @@ PICTURES: dict[str, Callable[[], Board]] = {
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_pictures(size: tuple[int, int], local_time_is: Callable[[str], None]) -> None:
     local_time_is("UTC0")
-    played = Played(board())
+    played = Played(board(), places=TO_COME)
 
     async def look(app: LiveView, pilot: Pilot[bool]) -> None:
         for name, seen in PICTURES.items():
@@ -150,6 +173,65 @@ def test_pictures(size: tuple[int, int], local_time_is: Callable[[str], None]) -
             await looks_as(f"run-{name}-{size[0]}x{size[1]}.svg", pilot)
 
     view(played, look, size=size, pulse=0.05)
+
+
+@pytest.mark.promise("screens.run-view")
+@pytest.mark.parametrize("of", [busy, campaign], ids=["one", "campaign"])
+def test_what_was_checked_is_above_the_fold_at_80x24(of: Callable[[], MissionSummary | Board]) -> None:
+    made = of()
+
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
+        await until(pilot, lambda: "Checked  execute" in screen(app))
+        assert "✗  REFUTED by 1 of 1 check" in screen(app)
+        assert "✗ claimed  all tests pass" in screen(app)
+        assert "the tests are red: exit code 1" in screen(app)
+
+    view(Played(made if isinstance(made, Board) else board(made)), act)
+
+
+@pytest.mark.promise("screens.run-view")
+def test_from_120_columns_on_items_to_come_stand_on_the_left() -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
+        await until(pilot, lambda: "To come (2)" in screen(app))
+        assert "○ demo-1.2 Ask another" in screen(app)
+        assert "◔ demo-1.3 Answer [b]it[/b]" in screen(app)
+        assert re.search(r"Done \(1\) .*\n ✓ demo-1.0 Ask the question", screen(app))
+        await pilot.resize_terminal(*SMALL)
+        await until(pilot, lambda: "To come" not in screen(app))
+
+    view(Played(campaign(), places=TO_COME), act, size=MIDDLE)
+
+
+@pytest.mark.promise("screens.run-view")
+@pytest.mark.parametrize("moves", [True, False])
+def test_something_moves_while_an_agent_works_unless_that_is_not_wanted(moves: bool) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
+        seen = set[str]()
+
+        def turned() -> bool:
+            seen.update(re.findall(rf" ([{TURNS}]?) ?Now  execute", screen(app)))
+            return len(seen - {""}) > 2
+
+        if moves:
+            await until(pilot, turned)
+        else:
+            await pilot.pause(1.0)
+            assert not turned() and seen == {""}
+
+    view(Played(board(busy())), act, moves=moves)
+
+
+def test_changed_lines_are_counted_once_for_each_checkpoint() -> None:
+    played = Played(board(busy()))
+
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
+        await until(pilot, lambda: "src/answer.py   +12 −3    ++++++++−−" in screen(app))
+        assert "logo.png      binary" in screen(app)
+        played.board = board(shown(sent_back(), NOW + 1, *DOING))
+        await until(pilot, lambda: app._board is played.board)
+        assert played.counted == ["demo-1.1"]
+
+    view(played, act, size=LARGE, pulse=0.05)
 
 
 @pytest.mark.parametrize("key", STOPS)

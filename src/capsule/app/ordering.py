@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from capsule.app.missions import running, states_of
 from capsule.core.decide import Move
+from capsule.core.event import CAMPAIGN
 from capsule.core.item import Item
-from capsule.core.schedule import QueuePosition, queue
+from capsule.core.schedule import QueuePosition, queue, within_reach
 from capsule.core.state import MissionState
 from capsule.engine.job import only_to_be_closed
 from capsule.project import Project
@@ -46,6 +48,21 @@ def queued(
         guardrails=guardrails,
         by_priority=True,
     )
+
+
+def still_to_come(project: Project, stream: str, named: Sequence[str] = ()) -> list[QueuePosition]:
+    """Return what a run will still come to, in the order in which it takes items; `named` are those it was given."""
+    tracker = project.tracker
+    items = tracker.everything()
+    ids = {item.id for item in items}
+    only = {*named} or None
+    if stream.startswith(CAMPAIGN):
+        only = {item.id for item in tracker.under(stream.removeprefix(CAMPAIGN))}
+    busy = running(project, ids)
+    states = states_of(project, ids)
+    places = queued(project, states, items, dict.fromkeys(busy, "it is running"), resumed=named)
+    reach = within_reach(places, busy, only)
+    return [place for place in places if place.item.id in reach]
 
 
 def _how_it_goes_on(state: MissionState) -> str:

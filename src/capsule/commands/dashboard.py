@@ -3,6 +3,8 @@
 Actions: run, stop, abort, unblock, advance, approve, complete, close. Each asks for confirmation and is the command of
 that name. Missions are processes of their own: they keep running when the dashboard is closed or killed.
 
+It opens on what needs you, where something does: each question whole, with its answer right there.
+
   capsule dashboard                  on this terminal; ? lists the keys
   capsule dashboard --plain          as text, then one line for each change; for screen readers, files and pipes
   capsule dashboard --plain --once   as text, then exit
@@ -14,18 +16,23 @@ Exit code: 0 closed; 2 there is no terminal, or nothing can be shown; 130 ended 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 
+from capsule.actions import Listing
 from capsule.commands.arguments import say, tell
 from capsule.commands.handed import actions_for, listing_of
 from capsule.commands.output import why_no_screen
 from capsule.commands.watching import JournalWatcher
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, UsageError
+from capsule.core.inbox import inbox
 from capsule.core.outline import outline
 from capsule.project import Project, open_project
 from capsule.reports.board_lines import board_lines, changes, item_lines
+from capsule.reports.questions import question_lines
+from capsule.reports.style import Style, output_width
 from capsule.tui.tab import in_a_browser
 
 PULSE = 0.5
@@ -74,8 +81,11 @@ def run(args: argparse.Namespace) -> int:
 def show_board(project: Project, *, once: bool) -> int:
     watcher = JournalWatcher(project)
     board = watcher.look()
-    say("\n".join([*board_lines(board), ""]))  # a tracker may take long
-    say("\n".join(_items(project, board)))
+    listing = _read(project)
+    asked = inbox(board, listing.items if listing else None)
+    say("\n".join([*question_lines(asked, board.at, Style(sys.stdout), output_width(sys.stdout)), ""]))
+    say("\n".join([*board_lines(board), ""]))
+    say("\n".join(_items(listing, board)))
     while not once:
         time.sleep(PULSE)
         before, board = board, watcher.look()
@@ -84,12 +94,17 @@ def show_board(project: Project, *, once: bool) -> int:
     return 0
 
 
-def _items(project: Project, board: Board) -> Iterator[str]:
-    """List the items; a tracker that cannot be read is reported, and the missions are shown all the same."""
+def _read(project: Project) -> Listing | None:
+    """Read the items; a tracker that cannot be read is reported, and the missions are shown all the same."""
     try:
-        listing = listing_of(project)
+        return listing_of(project)
     except CapsuleError as fault:
         tell(f"capsule: {fault.message}\n  {fault.hint}")
+        return None
+
+
+def _items(listing: Listing | None, board: Board) -> Iterator[str]:
+    if listing is None:
         yield "Items: cannot be read."
         return
     entries = outline(listing.items, board, by_status=listing.by_status)

@@ -10,9 +10,12 @@ it has to find out.
   capsule demo               in a fresh temporary directory, which is kept for you to look around
   capsule demo my-demo       in my-demo, which is created
   capsule demo --backlog     the other workflow: one-line ideas, a queue, and one question to you
+  capsule demo --no-tui      plain lines, also on a terminal
 
-Progress goes to stderr, results to stdout. Exit code: 0 every task was merged and every false claim was caught; 1
-something came out differently; 2 the demo could not start.
+On a terminal a view shows what the agent says beside what Capsule saw; any key goes on, q stops the demo. Otherwise,
+and with --backlog, progress goes to stderr. Results go to stdout. Exit code: 0 every
+task was merged and every false claim was caught; 1 something came out differently; 2 the demo could not start; 130 it
+was stopped.
 """
 
 from __future__ import annotations
@@ -25,20 +28,24 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from threading import Event
 
 import msgspec
 
+from capsule.app.runners import Runner, start_runner
 from capsule.commands.arguments import parse, say, tell
+from capsule.commands.output import is_for_a_screen
 from capsule.commands.setup_template import TEMPLATE, make_project
 from capsule.commands.show import is_closed
-from capsule.commands.watching import MissionReader
-from capsule.core.errors import PrerequisiteMissing, Refused
+from capsule.commands.watching import JournalWatcher, MissionReader
+from capsule.core.errors import Interrupted, PrerequisiteMissing, Refused
 from capsule.core.event import StepEnded
 from capsule.core.evidence import refuted
 from capsule.core.signal import Verdict
+from capsule.core.text import count
 from capsule.plain_files import parse_yaml
 from capsule.project import Project, open_project
 from capsule.reports.style import clean, output_width
@@ -84,6 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "directory", metavar="DIR", nargs="?", help="where to make the project (default: a temporary directory)"
     )
     parser.add_argument("--backlog", action="store_true", help="work through a backlog instead of two tasks")
+    parser.add_argument("--no-tui", action="store_true", help="plain lines, also on a terminal")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,8 +109,55 @@ def run(args: argparse.Namespace) -> int:
         root = make_project(target, "file", prefix=PREFIX)
     tell(_INTRODUCTION.format(script=SCRIPT, real=demo.real, root=root).rstrip())
     with _settings_of_our_own({**demo.settings, "agents.scripted.args": [str(template / SCRIPT)]}):
-        failed = next((words for words in _commands(demo) if _type(words, root)), ())
+        project = open_project(str(root))
+        if not args.backlog and not args.no_tui and is_for_a_screen():
+            failed = _on_a_screen(demo, project)
+            project = open_project(str(root))
+            say(f"\n{_card(demo, project)}\n")
+        else:
+            failed = next((words for words in _commands(demo) if _type(words, root)), ())
         return _conclude(demo, open_project(str(root)), failed)
+
+
+def _on_a_screen(demo: Demo, project: Project) -> Sequence[str]:
+    """Play the story in a view; return the command that failed, if one did."""
+    from capsule.tui.demo_view import DemoControls, DemoView  # noqa: PLC0415 - Textual is loaded only for a screen
+
+    runners: list[Runner] = []
+    left = Event()
+
+    def play(announce: Callable[[str], None]) -> Sequence[str]:
+        for scene in demo.story:
+            announce(scene.say)
+            for words in scene.type:
+                if left.is_set():
+                    return ()
+                runners.append(start_runner(project.root, [word for word in words if word != "--no-tui"]))
+                if runners[-1].wait():
+                    return words
+        return ()
+
+    look_around = demo.look_around.format(root=shlex.quote(str(project.root))).rstrip()
+    view = DemoView(DemoControls(play, JournalWatcher(project).look, look_around))
+    try:
+        finished = view.open()
+    finally:
+        left.set()
+        for runner in runners:
+            if not runner.ended():
+                runner.stop()
+                runner.wait()
+    if not finished:
+        raise Interrupted("The demo was stopped.", f"Its project is kept: {project.root}")
+    return view.failed
+
+
+def _card(demo: Demo, project: Project) -> str:
+    """`2 merged · 3 lies caught`"""
+    with MissionReader(project) as reader:
+        known = [reader.history(item) for item in demo.items]
+    lies = sum(attempt.verdict == Verdict.REFUTED for history in known for attempt in history.attempts)
+    return f"{sum(bool(history.merged) for history in known)} merged · {count(lies, 'lie')} caught"
 
 
 def read_demo(template: Path) -> Demo:

@@ -19,7 +19,9 @@ from typing import TextIO
 
 from msgspec import Struct
 
+from capsule.app.changes import with_diffs
 from capsule.app.missions import mission_state
+from capsule.app.ordering import still_to_come
 from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
 from capsule.commands.logs import Shelf, last_lines, wording_of
@@ -27,8 +29,9 @@ from capsule.commands.summary import closing_words, dressed
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
-from capsule.core.history import read_run
+from capsule.core.history import Diff, MissionSummary, read_run
 from capsule.core.notification import BELL, channels
+from capsule.core.schedule import QueuePosition
 from capsule.project import Project
 from capsule.reports.style import printable
 
@@ -181,7 +184,14 @@ def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
         assert watcher.journal
         return last_lines(Shelf(project, watcher.journal, mission), wording)
 
-    view = run_view.LiveView(scope, run_view.RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
+    def diff(mission: MissionSummary) -> Diff:
+        return with_diffs(project, [mission])[0].diff
+
+    def to_come(stream: str) -> Sequence[QueuePosition]:
+        return still_to_come(project, stream, subject.items)
+
+    reins = run_view.RunControls(watcher.look, over, stop, tail, to_come, diff)
+    view = run_view.LiveView(scope, reins, ours=ours, rings=rings)
     return not view.open()
 
 

@@ -31,13 +31,21 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     against = why_no_screen()
     if against and args.output == TUI:
         raise UsageError(f"No live view: {against}.", "Leave out --output tui for plain lines.")
-    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-    if against or (args.output == AUTO and in_ci):
+    if against or (args.output == AUTO and _in_ci()):
         return False
     if find_spec("textual"):
         return True
     print("note: Textual is not installed, so there is no live view; install Capsule again.", file=sys.stderr)
     return False
+
+
+def is_for_a_screen() -> bool:
+    """Tell whether somebody sits before a terminal that a screen can be drawn on."""
+    return not why_no_screen() and not _in_ci() and find_spec("textual") is not None
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def why_no_screen() -> str:

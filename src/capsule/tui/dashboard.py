@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,6 @@ from textual.widgets import Input, Static
 
 from capsule.actions import (
     BY_KEY,
-    VERBS,
     CommandResult,
     DashboardActions,
     DashboardVerb,
@@ -35,13 +35,16 @@ from capsule.actions import (
 )
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
+from capsule.core.inbox import Answer, Question
 from capsule.reports.style import printable
 from capsule.tui import drawing
+from capsule.tui.answering import AnswerForm
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
 from capsule.tui.dialogs import Confirm, Dialog, FailedCommand
+from capsule.tui.inbox import KEYS
 from capsule.tui.lines import find_run
 from capsule.tui.merges import mission_of
-from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
+from capsule.tui.model import FOUND_BY, INBOX, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import Help, MissionScreen, Reading
 from capsule.tui.themes import DARK, LIGHT
@@ -62,7 +65,7 @@ Severity = Literal["information", "warning", "error"]
 class Dashboard(CapsuleApp[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"view('{name}')") for number, name in enumerate(VIEWS, 1)),
-        *(Binding(verb.key, f"verb('{verb.key}')") for verb in VERBS),
+        *(Binding(key, f"verb('{key}')") for key in dict.fromkeys([*BY_KEY, *KEYS.values()])),
         Binding("slash", "filter"),
         Binding("escape", "unfilter"),
         Binding("left,h", "fold"),
@@ -79,6 +82,10 @@ class Dashboard(CapsuleApp[None]):
         self._listing: Listing | None = None
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._acted_at = 0.0
+        self._settled = False
+        """Somebody has pressed a key, or it is known what needs them: from now on they choose what they see."""
+        self._drafts: dict[tuple[str, str], str] = {}
+        """What was written and not sent, by question and verb."""
         self._beside = BackgroundTasks(self.call_later)
         self._looking = Poller(actions.look, self.call_later, self._looked, self._compared_by)
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
@@ -122,6 +129,7 @@ class Dashboard(CapsuleApp[None]):
 
     def _looked(self, got: Board | CapsuleError) -> None:
         self._stale |= self.model.take_board(got)
+        self._begin_with_what_needs_you()
         self._read_items()
         self._draw()
 
@@ -141,10 +149,18 @@ class Dashboard(CapsuleApp[None]):
             if got != self._listing:
                 self._listing = got if isinstance(got, Listing) else None
                 self.model.listed(got)
+                self._begin_with_what_needs_you()
+                self._settled = True
                 self._draw()
 
         if self._looking.ident and self._beside.ask("items", self.actions.items, came):
             self._stale = False
+
+    def _begin_with_what_needs_you(self) -> None:
+        """Open on the inbox where something waits there, unless somebody has gone elsewhere meanwhile."""
+        if not self._settled and self.model.questions:
+            self._settled = True
+            self.action_view(INBOX)
 
     def _read_at_once(self) -> None:
         self._read_at = 0.0
@@ -159,6 +175,7 @@ class Dashboard(CapsuleApp[None]):
         rows = self._rows
         rows.show(*self.model.lines(max(20, rows.room)))
         about = main.query_one("#about", Page)
+        self._lay_out_inbox(main, rows)
         if about.display:
             about.read(self.model.about(rows.key, max(20, about.room)))
         strip, running = main.query_one("#strip", Page), self.model.strip(width, self.size.height)
@@ -172,6 +189,25 @@ class Dashboard(CapsuleApp[None]):
                 screen.looked(self.model.board, self.model.keys(screen.mission, opened=True))
             elif isinstance(screen, Reading):
                 screen.fill()
+
+    def _lay_out_inbox(self, main: Screen[object], rows: Rows) -> None:
+        """On a narrow screen its list stands above the question, as high as it has to be."""
+        if self.model.view != INBOX:
+            return
+        narrow, few = main.has_class("-narrow"), max(1, min(len(rows.keys), self.size.height // 5))
+        height = str(few) if narrow else "1fr"
+        if str(rows.styles.height) != height:
+            rows.styles.height = height
+        question = self.model.question(rows.key)
+        if question and question.diff and (question.id, question.since) not in self.model.details:
+            self._want_changes(question)
+
+    def _want_changes(self, question: Question) -> None:
+        def came(got: Details | CapsuleError) -> None:
+            self.model.details[question.id, question.since] = got if isinstance(got, Details) else Details()
+            self._draw()
+
+        self._beside.ask(f"changes {question.id}", lambda: self.actions.details(question.id), came)
 
     def on_resize(self, event: Resize) -> None:
         self.screen_stack[0].set_class(event.size.width < WIDE, "-narrow")
@@ -196,7 +232,16 @@ class Dashboard(CapsuleApp[None]):
             self._draw()
 
     def on_rows_opened(self, message: Rows.Opened) -> None:
-        self._open(message.key)
+        if self.model.view == INBOX:
+            self._answer_first()
+        else:
+            self._open(message.key)
+
+    def _answer_first(self) -> None:
+        """Take the answer that helps most."""
+        question = self.model.question(self._rows.key)
+        if question and question.answers:
+            self.action_answer(question.answers[0].verb)
 
     def action_open(self) -> None:
         self._open(self._rows.key)
@@ -238,7 +283,8 @@ class Dashboard(CapsuleApp[None]):
         main = self.screen_stack[0]
         for each in VIEWS:
             main.query_one(f"#{each}").display = each == name
-        main.set_class(name != "items", "-lists")
+        main.set_class(name not in ("items", INBOX), "-lists")
+        main.set_class(name == INBOX, "-inbox")
         main.set_focus(self._rows)
         self.call_after_refresh(self._draw)
 
@@ -260,6 +306,7 @@ class Dashboard(CapsuleApp[None]):
 
     def on_key(self, event: Key) -> None:
         """Drop keys that were typed before the current dialog or filter had the focus."""
+        self._settled = True
         if isinstance(self.screen, Dialog) and not self.screen.is_meant_by(event):
             event.prevent_default()
         elif self.focused is self._filter and event.is_printable:
@@ -301,7 +348,11 @@ class Dashboard(CapsuleApp[None]):
 
     def action_verb(self, key: str) -> None:
         """Ask first, and show the very command."""
-        verb, target = BY_KEY[key], self.target()
+        if self.model.view == INBOX and len(self.screen_stack) == 1 and self._answers_with(key):
+            return
+        verb, target = BY_KEY.get(key), self.target()
+        if verb is None:
+            return
         refusal = verb.refusal(target)
         if refusal:
             self.notify(printable(refusal), severity="warning", timeout=_REFUSAL, markup=False)
@@ -326,6 +377,47 @@ class Dashboard(CapsuleApp[None]):
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
+            self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
+
+    def _answers_with(self, key: str) -> bool:
+        """Open the answer that has this key; False where the question has none."""
+        question = self.model.question(self._rows.key)
+        found = next((each for each in question.answers if KEYS[each.verb] == key), None) if question else None
+        if found:
+            self.action_answer(found.verb)
+        return found is not None
+
+    def action_answer(self, verb: str) -> None:
+        """Show the question whole, with room for the answer."""
+        question = self.model.question(self._rows.key)
+        answer = next((each for each in question.answers if each.verb == verb), None) if question else None
+        if question is None or answer is None or len(self.screen_stack) > 1:
+            return
+        which = question.id, verb
+
+        def written(given: str | None) -> None:
+            self._drafts[which] = form.draft
+            if given is not None:
+                self._send(question, answer, given)
+
+        page = partial(self.model.question_page, question, answered=True)
+        form = AnswerForm(answer, page, self._drafts.get(which, ""))
+        self._put_above(form, written)
+
+    def _send(self, question: Question, answer: Answer, given: str) -> None:
+        words = answer.with_text(given)
+        line = shlex.join(["capsule", *words])
+        if answer.verb == "run":
+            self._start(words, line)
+            return
+
+        def came(got: CommandResult | CapsuleError) -> None:
+            if isinstance(got, CommandResult) and not got.code:
+                self._drafts.pop((question.id, answer.verb), None)
+            self._refresh_at_once()
+            self._tell(line, got)
+
+        if not self._beside.ask(f"answer {question.id}", partial(self.actions.do, words), came):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:

@@ -151,10 +151,11 @@ def earlier(view: MissionSummary) -> Content:
     return text(f"{count(view.forgotten, 'earlier attempt')} not shown: capsule show {view.mission}", FAINT)
 
 
-def proven(view: MissionSummary, width: int) -> list[Content]:
+def proven(view: MissionSummary, width: int, *, most: int = 0) -> list[Content]:
     """Say in one line what was proven of a mission; nothing while nothing was checked."""
     known = proof_of(view)
-    return paragraph(known.line, width, first=text(f"{known.label}  ", FAINT)) if known.line else []
+    first = text(f"{known.label}  ", FAINT)
+    return paragraph(known.line, width, first=first, most=most) if known.line else []
 
 
 def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:

@@ -11,19 +11,22 @@ from typing import NamedTuple
 
 from textual.content import Content
 
-from capsule.actions import Listing, Target, available, target_of
+from capsule.actions import Details, Listing, Target, available, target_of
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary
+from capsule.core.inbox import Question, inbox, needs_you
 from capsule.core.outline import OutlineEntry, matching, outline, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.tui import drawing, lines, merges
+from capsule.tui import inbox as asked
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines
 from capsule.tui.rows import Draw
 
-VIEWS = ("items", "missions", "history", "merges")
+INBOX = "inbox"
+VIEWS = (INBOX, "items", "missions", "history", "merges")
 WIDE = 110
 """From so many columns on there is a text beside every list."""
 FOUND_BY = "words in id, title, status, phase, type or tag"
@@ -54,6 +57,9 @@ class DashboardModel:
         self._entries: list[OutlineEntry] = []
         self._shown: list[OutlineEntry] = []
         self._standing: dict[str, tuple[str, str]] = {}
+        self.questions: tuple[Question, ...] = ()
+        self.details: dict[tuple[str, str], Details] = {}
+        """By question and when it was asked: the changes in question."""
         self._lines: dict[str, tuple[tuple[int, int, bool], MissionSummary, Content]] = {}
 
     # ---- what comes in
@@ -65,6 +71,7 @@ class DashboardModel:
             return False
         self._trouble.pop("journal", None)
         self.board = got
+        self._ask()
         before, self._standing = self._standing, lines.words_of(got)
         if self._standing == before:
             return False
@@ -77,7 +84,14 @@ class DashboardModel:
         else:
             self._trouble.pop("items", None)
             self._listing = got
+        self._ask()
         self._outline()
+
+    def _ask(self) -> None:
+        self.questions = inbox(self.board, self._listing.items if self._listing else None)
+
+    def question(self, key: str) -> Question | None:
+        return next((question for question in self.questions if question.id == key), None)
 
     def _outline(self) -> None:
         listing = self._listing
@@ -91,9 +105,21 @@ class DashboardModel:
         if trouble and (self.view == "items" or not self.board.missions):
             told = [*drawing.paragraph(trouble.message, width, BAD), *drawing.paragraph(trouble.hint, width)]
             return Lines([f"!{number}" for number in range(len(told))], lambda number, _width: told[number])
+        if self.view == INBOX:
+            return self._inbox()
         if self.view == "merges":
             return self._merges()
         return self._items() if self.view == "items" else self._missions(past=self.view == "history")
+
+    def _inbox(self) -> Lines:
+        wanted = self.words.lower().split()
+        shown = [q for q in self.questions if all(word in f"{q.heading} {q.kind.words}".lower() for word in wanted)]
+        names = asked.name_width(shown)
+        return Lines(
+            [question.id for question in shown],
+            lambda number, width: asked.question_line(shown[number], width, names),
+            self._nothing("Nothing needs you." if self._listing else "Loading ..."),
+        )
 
     def _items(self) -> Lines:
         folded = set() if self.words else self.folded
@@ -172,7 +198,14 @@ class DashboardModel:
             return Target(stream=run.stream, pid=run.pid)
         return target_of(self.board, self._listing or Listing(), key)
 
+    def question_page(self, question: Question, width: int, *, answered: bool = False) -> list[Content]:
+        details = self.details.get((question.id, question.since))
+        return asked.question_page(question, self.board.at, details, width, answered=answered)
+
     def about(self, key: str, width: int) -> list[Content]:
+        if self.view == INBOX:
+            question = self.question(key)
+            return self.question_page(question, width) if question else []
         key = merges.mission_of(key)
         entry, view, run = self.entry(key), self.board.mission(key), lines.find_run(self.board, key)
         if entry:
@@ -195,25 +228,33 @@ class DashboardModel:
 
     def strip(self, width: int, height: int) -> list[Content]:
         """Draw running missions below the items, totals below the history, and nothing below the other lists."""
-        if self.view in ("missions", "merges"):
+        if self.view in ("missions", "merges") or (self.view == INBOX and height < _LOW):
             return []
         if self.view == "history":
             return [lines.totals_line(self.board, width)]
         return lines.strip_lines(self.board, width, 3 if height < _LOW else 6)
 
     def top(self, width: int) -> Content:
-        parts = []
+        parts, fault = [], self._trouble.get("journal")
         for number, name in enumerate(VIEWS, 1):
-            style = "reverse bold" if name == self.view else ""
-            parts.append(drawing.tab(f"{number} {name.capitalize()}", f"app.view('{name}')", style))
+            style = (
+                "reverse bold" if name == self.view else f"{UNSURE} bold" if name == INBOX and self.questions else ""
+            )
+            label = needs_you(self.questions) if name == INBOX else name.capitalize()
+            if name == self.view or not (fault and width < WIDE):  # where there is little room, a fault takes it
+                parts.append(drawing.tab(f"{number} {label}", f"app.view('{name}')", style))
         if self.words:
             parts += [text(" filter: ", FAINT), drawing.said(self.words, 30, UNSURE)]
         left = row(*parts)
-        if fault := self._trouble.get("journal"):
+        if fault:
             return drawing.both_ends(left, drawing.said(fault.message, width - left.cell_length - 1, BAD), width)
         return drawing.both_ends(left, drawing.said(overview(self.board), width - left.cell_length - 1), width)
 
     def keys(self, key: str, *, opened: bool = False) -> Content:
+        if self.view == INBOX and not opened:
+            question = self.question(key)
+            always = [drawing.hint(*hint) for hint in _LISTED[1:]]
+            return row(*(asked.hints(question) if question else []), *always)
         hints = [drawing.hint(*hint) for hint in (_OPENED if opened else _LISTED)]
         hints += [drawing.hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
         return row(*hints)

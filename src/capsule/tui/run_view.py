@@ -8,32 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from msgspec.structs import replace as replace_struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
-from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.history import Diff, MissionSummary, RunSummary
 from capsule.core.progress import progress_of
+from capsule.core.schedule import QueuePosition
 from capsule.core.status import MissionStatus
 from capsule.core.text import count
+from capsule.reports.table import width_of
 from capsule.reports.words import progress_words
 from capsule.tui import drawing
-from capsule.tui.app import PULSE, CapsuleApp, Poller
+from capsule.tui.app import PULSE, BackgroundTasks, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.lines import cost
-from capsule.tui.mission import mission_lines
+from capsule.tui.mission import TURNS, WIDE, mission_lines
 from capsule.tui.rows import Page
 
 _MOST_PROGRESS = 4
 _FEWEST_JOBS = 4
 _WIDEST_NAME = 20
+_LIST = 34
+"""Columns of the list of items, where there is one."""
+_LIST_EVERY = 10.0
+_PATIENCE = 20
+"""A tracker is asked for no more than this part of the time, however long it takes to answer."""
+_ENDED = (MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED, MissionStatus.DONE)
+"""What the list of items says of missions that do not run, in this order."""
+NO_DIFF = Diff()
+_TURN = 0.25
 _HELP = """\
 q, Ctrl-C   stop and keep progress; press twice to kill
 d           close this view; the run keeps running
@@ -44,6 +58,8 @@ l           the last lines of the agent's output
 ?           show or hide this help
 
 ✓ done   ▶ running   ↺ sent back   ■ needs you   ✗ failed   ‖ stopped   – skipped   · to do
+Attempts:  █ passed   ▄ did not   ░ under way or interrupted
+
 A claim is unverified. The verdict is what Capsule verified:
 ✓ the claim holds   ✗ it does not   ? it could not be checked"""
 
@@ -69,6 +85,10 @@ class RunControls:
     """Asks it to stop; '' or why that cannot be done from here."""
     tail: Callable[[str], Sequence[str]]
     """The last lines that the agent of a mission printed."""
+    to_come: Callable[[str], Sequence[QueuePosition]] = lambda _run: ()
+    """The items that a run will come to, in the order in which it takes them."""
+    diff: Callable[[MissionSummary], Diff] = lambda _view: NO_DIFF
+    """How much a mission has changed so far."""
 
 
 def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
@@ -113,9 +133,12 @@ class _Snapshot:
     board: Board | None
     tail: Sequence[str] = ()
     over: bool = False
+    diff: Diff = NO_DIFF
+    """Of the mission that is shown."""
 
     def compared_by(self) -> object:
-        return self.board and (self.board.missions, self.board.runs, self.board.merges), self.tail, self.over
+        seen = self.board and (self.board.missions, self.board.runs, self.board.merges)
+        return seen, self.tail, self.over, self.diff
 
 
 class LiveView(CapsuleApp[bool]):
@@ -152,16 +175,29 @@ class LiveView(CapsuleApp[bool]):
         self._drawn, self._tail_of = "", ""
         self._tail: Sequence[str] = ()
         self._whole = False
+        self._counted: tuple[object, Diff] = None, NO_DIFF
+        """What was counted last, and from what."""
+        self._diff = NO_DIFF
+        self._to_come: Sequence[QueuePosition] = ()
+        self._listed_at, self._took, self._listed_for = 0.0, 0.0, ("", 0)
+        self._turn = 0
+        self._beside = BackgroundTasks(self.call_later)
         self._looking = Poller(self._look, self.call_later, self._looked, _Snapshot.compared_by, pulse)
         self.pane = Page(id="pane")
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
         self._missions, self._keys = Static(id="missions"), Static(id="keys", classes="bar")
         self._missions.auto_links = self._keys.auto_links = False  # what can be clicked keeps its colours
         self._help = Static(_HELP, markup=False, id="help")
+        self._list = Page(id="list")
+        self._list.can_focus = False
 
     def compose(self) -> ComposeResult:
         self._run.display = self._missions.display = self._notice.display = self._help.display = False
-        yield from (self._run, self._missions, self.pane, self._help, self._notice, self._keys)
+        self._list.display = False
+        yield from (self._run, self._missions)
+        with Horizontal(id="sides"):
+            yield from (self._list, self.pane)
+        yield from (self._help, self._notice, self._keys)
 
     def on_mount(self) -> None:
         self.pane.focus()
@@ -172,16 +208,35 @@ class LiveView(CapsuleApp[bool]):
             for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or is to be: the run goes on
                 loop.add_signal_handler(number, self.action_leave)
         self._looking.start()
+        if self.animation_level != "none":
+            self.set_interval(_TURN, self._move)
+
+    def _move(self) -> None:
+        """Show that somebody is at work, although nothing has happened."""
+        view = self._board.mission(self.shown)
+        if view is not None and view.status is MissionStatus.RUNNING:
+            self._turn += 1
+            self._show_mission()
 
     def _look(self) -> _Snapshot:
         """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
-            return _Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else (), over)
+            board = self._reins.look()
+            view = board.mission(self._chosen or followed(missions_of(board, self._scope)))
+            tail = self._reins.tail(tail_of) if tail_of else ()
+            return _Snapshot(board, tail, over, self._count(view) if view else NO_DIFF)
         except CapsuleError:
             if over:
                 return _Snapshot(None, over=True)
             raise
+
+    def _count(self, view: MissionSummary) -> Diff:
+        """Count lines anew only when there is something else to compare."""
+        asked = view.mission, view.to_compare()
+        if asked != self._counted[0]:
+            self._counted = asked, self._reins.diff(view)
+        return self._counted[1]
 
     def on_unmount(self) -> None:
         self._looking.end()
@@ -192,7 +247,7 @@ class LiveView(CapsuleApp[bool]):
             self._unseen = True
             return
         if got.board is not None:
-            before, self._board, self._tail = self._board, got.board, got.tail
+            before, self._board, self._tail, self._diff = self._board, got.board, got.tail, got.diff
             if self._rings and ended_since(before, got.board, self._scope):
                 self.bell()
             if self._unseen:
@@ -258,9 +313,35 @@ class LiveView(CapsuleApp[bool]):
                 head += [*side_by_side(self._board, missions, run, width), *job_lines(missions, width, room)]
             drawing.put(self._run, drawing.block(head))
         self._run.display = told
+        self._ask_what_is_to_come(run)
+        self._show_list(missions)
         self._show_missions(missions)
         self._show_keys()
         self._show_mission()
+
+    def _ask_what_is_to_come(self, run: RunSummary | None) -> None:
+        """Ask when a mission has begun or ended, else now and then, and only where there is room for the answer."""
+        if run is None or self.size.width < WIDE:
+            return
+        busy, since = (run.stream, len(run.missions)), time.monotonic() - self._listed_at
+        due = _LIST_EVERY if busy == self._listed_for else 1.0
+        if self._listed_at and since < max(due, self._took * _PATIENCE):
+            return
+        began, stream = time.monotonic(), run.stream
+
+        def came(got: Sequence[QueuePosition] | CapsuleError) -> None:
+            self._listed_at = time.monotonic()
+            self._took, self._listed_for = self._listed_at - began, busy
+            if not isinstance(got, CapsuleError):
+                self._to_come = got
+                self._show()
+
+        self._beside.ask("items", lambda: self._reins.to_come(stream), came)
+
+    def _show_list(self, missions: Sequence[MissionSummary]) -> None:
+        lines = list_lines(missions, self._to_come, _LIST - 3) if self.size.width >= WIDE else []
+        self._list.display = bool(lines) and (len(missions) > 1 or bool(self._to_come))
+        self._list.read(lines)
 
     def _show_missions(self, missions: Sequence[MissionSummary]) -> None:
         """Show as many missions as there is room for, the selected one among them."""
@@ -292,8 +373,11 @@ class LiveView(CapsuleApp[bool]):
         if view is None:
             self.pane.read([text(f"{self._scope.title or 'The run'} is starting …", FAINT)])
         else:
-            tail = self._tail if self._tail_of else None
-            self.pane.read([*mission_lines(view, max(20, self.pane.room), whole=self._whole, tail=tail)])
+            tail, turn = self._tail if self._tail_of else None, TURNS[self._turn % len(TURNS)] if self._turn else ""
+            width, height = max(20, self.pane.room), self.size.height
+            view = replace_struct(view, diff=self._diff)
+            lines = mission_lines(view, width, whole=self._whole, tail=tail, height=height, turn=turn)
+            self.pane.read([*lines])
 
     def _say(self, words: str) -> None:
         drawing.put(self._notice, drawing.said(words, max(20, self.size.width - 2), UNSURE))
@@ -337,6 +421,28 @@ def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list
         lines.append(row(head, drawing.said(now, max(0, width - head.cell_length), FAINT)))
     left = len(running) - len(lines)
     return [*lines, text(f"  and {left} more running", FAINT)] if left else lines
+
+
+def list_lines(missions: Sequence[MissionSummary], to_come: Sequence[QueuePosition], width: int) -> list[Content]:
+    """Draw what is to come, and below it what is not under way any more: what needs somebody first."""
+    own = [view for view in missions if not view.parent and not view.running]
+    named = [*(place.item.id for place in to_come), *(view.mission for view in own)]
+    names = min(width // 2, max(map(width_of, named), default=0))
+
+    def line(status: MissionStatus, name: str, title: str) -> Content:
+        head = row(drawing.status_sign(status), " ", drawing.cell(name, names, STRONG), " ")
+        return row(head, drawing.said(title, max(0, width - head.cell_length), FAINT))
+
+    lines = [text(f"To come ({len(to_come)})", STRONG)]
+    for place in to_come:
+        status = MissionStatus.READY if place.actionable else MissionStatus.WAITING
+        lines.append(line(status, place.item.id, place.item.title))
+    for status in _ENDED:
+        ended = [view for view in own if view.status is status]
+        if ended:
+            lines += [Content(""), text(f"{status.words.capitalize()} ({len(ended)})", drawing.STYLES[status.tone])]
+            lines += [line(status, view.mission, view.title) for view in reversed(ended)]
+    return lines
 
 
 def bar(done: int, of: int, cells: int = 10) -> str:

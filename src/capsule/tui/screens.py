@@ -16,18 +16,13 @@ from capsule.core.board import Board
 from capsule.core.budget import UNLIMITED, Spending, in_words, limits_in_words, total
 from capsule.core.history import MissionSummary
 from capsule.core.status import MissionStatus
-from capsule.reports.style import printable
-from capsule.reports.table import fit
 from capsule.reports.words import agents_used, cost_of
 from capsule.tui import drawing
-from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, row, text
+from capsule.tui.diffs import diff_lines, last_lines
+from capsule.tui.drawing import FAINT, STRONG, row, text
 from capsule.tui.mission import finding_lines, mission_lines
 from capsule.tui.model import FOUND_BY
 from capsule.tui.rows import Page
-
-_MOST_LINES = 4000
-_DIFF_STYLES = {"+++": STRONG, "---": STRONG, "@@": BUSY, "diff": STRONG, "+": GOOD, "-": BAD}
-"""By how a line begins, first things first."""
 
 
 def evidence_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
@@ -35,30 +30,16 @@ def evidence_page(view: MissionSummary, _details: Details | None, width: int) ->
 
 
 def diff_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
-    if details is None:
-        return [_READING]
-    if not details.diff and not details.changes:
-        return [text("No changes yet.", FAINT)]
-    shown = [*(text(fit(line, width)) for line in _lines(details.changes)), Content("")]
-    for line in _lines(details.diff):
-        style = next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
-        shown.append(text(fit(line, width), style))
-    return shown
+    return [_READING] if details is None else diff_lines(details, width)
 
 
 def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
     if words is None:
         return [_READING]
     shown: list[Content] = []
-    for line in _lines(words):
+    for line in last_lines(words):
         shown += drawing.paragraph(line, width, STRONG if line.startswith(("#", "==>")) else "")
     return shown or [text(nothing, FAINT)]
-
-
-def _lines(words: str) -> list[str]:
-    """Keep the last lines where there are too many, because the newest are at the end."""
-    lines = [line.expandtabs(4).rstrip() for line in printable(words).splitlines()]
-    return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]
 
 
 def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
@@ -102,12 +83,20 @@ MOVING = (
     ("← →  h l", "fold and unfold; in a mission: its pages"),
     ("Enter, click", "open the selected line"),
     ("Tab", "to the text beside the list and back"),
-    ("1 2 3 4", "items, missions, history, merges; in a mission: its pages"),
+    ("1 2 3 4 5", "what needs you, items, missions, history, merges; in a mission: its pages"),
     ("/", f"filter by {FOUND_BY}; Enter keeps it, Esc clears it"),
     ("Esc", "back"),
     ("t", "light or dark"),
     ("?", "this page"),
     ("q, Ctrl-C", "quit; missions keep running"),
+)
+ANSWERS = (
+    ("u", "answer a question"),
+    ("A", "approve it"),
+    ("y", "accept a refuted claim, with a reason"),
+    ("T", "try again, with or without notes"),
+    ("C", "close it, with a reason"),
+    ("Ctrl+S", "send what was written; Esc goes back, and keeps it"),
 )
 _STATUSES = {
     MissionStatus.READY: "not started, or the next run continues it",
@@ -129,6 +118,8 @@ def help_lines() -> list[Content]:
     lines = [text("Moving", STRONG), *map(_line, MOVING), Content("")]
     lines += [text("Actions (each asks for confirmation and shows its command)", STRONG)]
     lines += [_line((f"{verb.key} {verb.name}", verb.says)) for verb in VERBS]
+    lines += [Content(""), text("Answers (where something needs you; Enter is the first)", STRONG)]
+    lines += [_line(pair) for pair in ANSWERS]
     lines += [Content(""), text("Status", STRONG)]
     lines += [_line((f"{status.sign} {status.words}", meaning)) for status, meaning in _STATUSES.items()]
     lines += [Content(""), text("Claims", STRONG), *map(_line, _SIGNS), Content("")]
@@ -238,7 +229,7 @@ class MissionScreen(Reading):
         if self._view is None:
             return [text(f"No mission {self.mission}.", FAINT)]
         if self.page == "now":
-            return list(mission_lines(self._view, width, whole=self.whole))
+            return list(mission_lines(self._view, width, whole=self.whole, height=self.size.height))
         if self.page not in ON_DISK:
             return PAGES[self.page](self._view, None, width)
         wanted = (self.page, self._details, width)
