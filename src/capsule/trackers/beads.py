@@ -27,7 +27,7 @@ from msgspec import Struct
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
-from capsule.core.text import sentence
+from capsule.core.text import cleaned, sentence
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.trackers import already_closed, lately_done, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
@@ -36,7 +36,6 @@ from capsule.trackers._beads import (
     FOUND_IN,
     Bead,
     bead_of,
-    cleaned,
     is_work,
     item_of,
     our_name,
