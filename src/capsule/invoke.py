@@ -17,7 +17,7 @@ from capsule.system.output import LastingOutput, silence
 from capsule.system.umask import own_files_closed_to_others
 
 _READING = (
-    *("show", "status", "explain", "logs", "report", "doctor", "config", "dashboard"),
+    *("show", "status", "questions", "explain", "logs", "report", "doctor", "config", "dashboard"),
     *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
 )
 """Commands that can be used from inside a phase too."""

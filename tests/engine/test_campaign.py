@@ -73,6 +73,9 @@ class Table:
     def workflow(self, item: Item) -> Workflow:
         return self.flow
 
+    def answered(self, item: str) -> None:
+        pass
+
     def order(self, item: Item) -> tuple[Order, Services]:
         base, earlier = self.scene.git("rev-parse", "main"), self.campaign.earlier(item)
         order = Order(item.id, self.scene.tracker.item(item.id), self.flow, base, "main", self.policy, earlier=earlier)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from capsule.adapters import ClaimedState, Order, RunLease
 from capsule.core.decide import Guardrails
-from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, LockHeld
-from capsule.core.event import RunStarted, StopAsked, Taken
+from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, LockHeld
+from capsule.core.event import AnswerGiven, RunStarted, StopAsked, Taken
 from capsule.core.item import Item
 from capsule.core.schedule import QueuePosition, queue
 from capsule.core.workflow import Workflow
@@ -60,6 +60,9 @@ class Jobs:
 
     def workflow(self, item: Item) -> Workflow:
         return FLOW
+
+    def answered(self, item: str) -> None:
+        pass
 
     def order(self, item: Item) -> tuple[Order, Services]:
         base = self._scene.git("rev-parse", "main")
@@ -117,3 +120,15 @@ def test_a_runner_that_a_killed_queue_had_just_started_is_found_when_it_is_in_th
 def test_a_mission_that_comes_no_further_says_what_to_do(scene: Scene) -> None:
     report = run(scene, Bench(lambda: ("a", None)), "a")
     assert report.blocked == {"a": "it stopped before its first step, without a reason; see why: capsule run a"}
+
+
+@pytest.mark.promise("inbox.at-once")
+def test_a_run_takes_up_again_what_a_person_has_answered_meanwhile(scene: Scene) -> None:
+    def answered() -> End:
+        scene.journal.note(STREAM, AnswerGiven(at=AT, mission="a"))
+        return "b", None
+
+    bench = Bench(lambda: ("a", BudgetSpent("It has used its budget.")), answered, lambda: ("a", None))
+    report = run(scene, bench, "a", "b")
+    assert bench.started == ["a", "b", "a"]
+    assert report.blocked["a"].startswith("it stopped before its first step"), "what came of it the second time"

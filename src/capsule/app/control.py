@@ -1,4 +1,4 @@
-"""Control what runs: how many missions at a time, and who is to stop.
+"""Control what runs: how many missions at a time, who is to stop, and what may go on.
 
 What is asked of a run is written into its stream, beside a stream of our own (`CONTROL`): its queue looks there every
 second. A mission is stopped by a signal to the process that holds its lock, and by nobody else: a second signal would
@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from msgspec import Struct, field
 
 from capsule.adapters import Journal, JournalReader
 from capsule.core.errors import LockHeld, Refused
-from capsule.core.event import CAMPAIGN, CONTROL, JobsSet, StopAsked, is_mission, is_run
+from capsule.core.event import CAMPAIGN, CONTROL, RUN, AnswerGiven, JobsSet, StopAsked, is_mission, is_run
 from capsule.core.run import open_run
 from capsule.project import Project
 from capsule.system.clock import SystemClock
@@ -27,6 +27,7 @@ _PATIENCE = 30.0
 _LOOK = 0.05
 _STILL = 5.0
 """Seconds after which is said again who has not stopped yet."""
+_QUEUE = f"{RUN}queue"
 _ELSEWHERE = ("runs in another container or on another machine", "Stop it there.")
 
 
@@ -51,7 +52,7 @@ def jobs_of_runs(project: Project) -> list[RunJobs]:
 def set_jobs(project: Project, jobs: int) -> list[RunJobs]:
     """Let every run that is under way work on so many missions; return how they stood before."""
     before = jobs_of_runs(project)
-    with closing(project.journal()) as journal, journal.claim(CONTROL):
+    with closing(project.journal()) as journal, _asking(journal):
         for run in before:
             event = JobsSet(at=SystemClock().now(), jobs=jobs)
             journal.note(CONTROL, event, (run.stream, event))
@@ -62,6 +63,46 @@ def _jobs(journal: JournalReader, stream: str, held: Collection[str]) -> RunJobs
     run = open_run(event for _, event in journal.events(stream))
     running = {mission for mission in run.missions if mission in held}
     return RunJobs(stream, run.jobs, tuple(sorted(running)))
+
+
+@contextmanager
+def _asking(journal: Journal) -> Iterator[None]:
+    """Claim the stream of what is asked of runs; several who ask at the same moment wait for each other."""
+    give_up = time.monotonic() + _PATIENCE
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(journal.claim(CONTROL))
+                break
+            except LockHeld:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(_LOOK)
+        yield
+
+
+# ---- go on
+
+
+def tell_answered(project: Project, item: str) -> str:
+    """Tell every run under way that a person has let an item go on; name one that takes it up, '' where none does."""
+    with closing(project.journal(read_only=True)) as looked:
+        runs = [stream for stream in looked.epochs() if is_run(stream) and looked.holder(stream) is not None]
+    if not runs:
+        return ""
+    event = AnswerGiven(at=SystemClock().now(), mission=item)
+    with closing(project.journal()) as journal, _asking(journal):
+        for run in runs:
+            journal.note(CONTROL, event, (run, event))
+        return next((name_of(run) for run in runs if _takes_up(project, journal, run, item)), "")
+
+
+def _takes_up(project: Project, journal: JournalReader, stream: str, item: str) -> bool:
+    """Tell whether an item is one of a run's own."""
+    if stream == _QUEUE or item in open_run(event for _, event in journal.events(stream)).missions:
+        return True
+    root = stream.removeprefix(CAMPAIGN)
+    return root != stream and any(each.id == item for each in project.tracker.under(root))
 
 
 # ---- stop
@@ -122,7 +163,7 @@ def _tell_runs(journal: Journal, missions: Sequence[str], runs: Sequence[str]) -
     """Let runs know first, if there are any: the end of a mission that a person stopped is not theirs."""
     if not (missions and runs):
         return False
-    with journal.claim(CONTROL):
+    with _asking(journal):
         for run in runs:
             for mission in missions:
                 event = StopAsked(at=SystemClock().now(), mission=mission)

@@ -212,6 +212,8 @@ class Unblocked(NamedTuple):
     """The phase that its halted mission goes on from; '' where none waits, or the tracker says where it stands."""
     commented: bool = False
     """No mission waits for notes, so they became a comment."""
+    taken_up_by: str = ""
+    """The run under way that goes on with it; '' where none does."""
     warnings: tuple[str, ...] = ()
 
 
@@ -224,7 +226,13 @@ def unblock(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
         from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
         reopen_mission(project, done.item, notes)
-    return done
+    return done._replace(taken_up_by=_told(project, item_id))
+
+
+def _told(project: Project, item_id: str) -> str:
+    from capsule.app.control import tell_answered  # noqa: PLC0415 - start-up
+
+    return tell_answered(project, item_id)
 
 
 def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
@@ -238,7 +246,8 @@ def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
                 f"{item_id} waits for an answer, not for a decision: {block.reason}",
                 f'Answer it: capsule unblock {item_id} --notes "..."',
             )
-        return changes.unblock(held, notes)
+        done = changes.unblock(held, notes)
+    return done._replace(taken_up_by=_told(project, item_id))
 
 
 def _block_of(item: Item) -> Blocked:
@@ -441,6 +450,9 @@ class _CommittedChanges(_TrackerChanges):
         return booked.added[0], warnings
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
+        mission = held.mission
+        if held.item.status is not Status.BLOCKED and mission.under_way and mission.halt:
+            return Unblocked(held.item, goes_on_from=mission.halt.phase)  # it stopped, and nothing was asked
         block = _block_of(held.item)
         moved = self._unblock(held, notes or block.reason, notes)
         return Unblocked(moved.after, stands=stands_at(moved.after), warnings=moved.warnings)

@@ -222,6 +222,9 @@ class _ProjectJobs:
         base = self._project.git.resolve("HEAD")
         return choose_workflow(self._project, item, words_at(self._project, base), self._request.workflow)
 
+    def answered(self, item: str) -> None:
+        self._states |= states_of(self._project, [item])
+
     def order(self, item: Item) -> tuple[Order, Services]:
         plan = plan_mission(self._project, item.id, self._request, start=self._start)
         if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like

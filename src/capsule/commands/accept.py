@@ -1,4 +1,4 @@
-"""Accept one refuted claim of a mission, with the reason.
+"""Accept one refuted claim of a mission, with the reason; `capsule answer ID --accept CHECK` also lets it go on.
 
 Capsule checked what an agent claims, and the claim does not hold: no test notices when the code is broken, say. If you
 know better, accept it. Your reason is written down, and the mission, its worklog and every report show it for ever. It

@@ -1,4 +1,4 @@
-"""Approve an item of the backlog that waits for a decision.
+"""Approve an item of the backlog that waits for a decision: a spelling of `capsule answer ID --approve`.
 
 It exceeds a guardrail, or requires a review. It returns to the status it was blocked from, and is not asked about
 again. For an item that waits for an answer, and for beads, use `capsule unblock`.

@@ -1,8 +1,8 @@
-"""Resume a blocked item, with notes for its next agent.
+"""Resume a blocked item, with notes for its next agent: a spelling of `capsule answer ID --notes`.
 
-The next run takes it up again. Notes go to the next agent of its mission, until a phase succeeds with them. If no
-mission waits, as with a bead that was blocked before work began, they become a comment, which people read and agents do
-not.
+The run under way goes on with it, else the next one does. Notes go to the next agent of its mission, until a phase
+succeeds with them. If no mission waits, as with a bead that was blocked before work began, they become a comment, which
+people read and agents do not.
 
 An item of a backlog returns to the status it was blocked from. If a guardrail or a required review stopped it,
 unblocking approves it, for this item and from now on. A bead whose mission needs you or has failed resumes there, with
@@ -38,14 +38,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(done: Unblocked, notes: str) -> int:
-    item = done.item.id
+    item, run = done.item.id, f"; {done.taken_up_by} goes on with it." if done.taken_up_by else ""
     warn(done.warnings)
     if done.stands:
-        say(f"{item} is {done.stands} again.")
+        say(f"{item} is {done.stands} again{run or '.'}")
     elif done.goes_on_from:
-        say(f"{item} resumes at {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
+        with_notes = " with your notes" if notes else ""
+        say(f"{item} resumes at {done.goes_on_from}{with_notes}{run or f': capsule run {item}'}")
     else:
-        say(f"{item} is open again: capsule run {item}")
+        say(f"{item} is open again{run or f': capsule run {item}'}")
     if done.commented:
         say("  No mission is waiting for notes, so they were added as a comment.")
         say("  Agents do not read comments: put what they must know into the description.")

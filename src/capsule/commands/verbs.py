@@ -36,6 +36,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "init": Verb("init", "create a backlog in this project"),
         "add": Verb("add", "add an item to the tracker: a backlog, or beads"),
         "status": Verb("status", "list open items, what they wait for, and missions under way"),
+        "questions": Verb("questions", "list what needs you, whole, with the commands that answer"),
+        "answer": Verb("answer", "answer what needs you: a question, a decision, a refuted claim"),
         "explain": Verb("explain", "explain which item is next, and why the others are not"),
         "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),

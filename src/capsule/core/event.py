@@ -346,6 +346,12 @@ class StopAsked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     mission: str
 
 
+class AnswerGiven(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="answer_given"):
+    """A person has let an item go on: the run takes it up again, if it had left it alone."""
+
+    mission: str
+
+
 class Taken(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="taken"):
     """The run takes up a mission: its process is about to be started."""
 
@@ -513,6 +519,7 @@ Event = (
     | RunStarted
     | JobsSet
     | StopAsked
+    | AnswerGiven
     | Taken
     | Closing
     | Spawned

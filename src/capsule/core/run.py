@@ -20,6 +20,7 @@ from capsule.core.errors import NotYet, Paused
 from capsule.core.event import (
     AgentEnded,
     Allowance,
+    AnswerGiven,
     Closing,
     Event,
     JobsSet,
@@ -67,6 +68,8 @@ class OpenRun(Struct):
     jobs: int = 1
     stopped: set[str] = field(default_factory=set)
     """Missions that a person asked to stop: it does not take them up again."""
+    answered: list[str] = field(default_factory=list)
+    """Items that people let go on, each time they did."""
     taken: list[str] = field(default_factory=list)
     """Missions whose process it was about to start."""
     spawned: list[tuple[str, str]] = field(default_factory=list)
@@ -128,11 +131,13 @@ def followed_run(events: ReadEvents, stream: str) -> Folded[OpenRun]:
 def _after(run: OpenRun, event: Event) -> OpenRun:
     """Change the run by one more event; return it, or a new one where it has ended."""
     if isinstance(event, RunStarted):
-        run.cap, run.budget, run.jobs, run.stopped = event.cap, event.budget, event.jobs, set()
+        run.cap, run.budget, run.jobs, run.stopped, run.answered = event.cap, event.budget, event.jobs, set(), []
     elif isinstance(event, JobsSet):
         run.jobs = event.jobs
     elif isinstance(event, StopAsked):
         run.stopped.add(event.mission)
+    elif isinstance(event, AnswerGiven):
+        run.answered.append(event.mission)
     elif isinstance(event, Taken):
         run.taken.append(event.mission)
     elif isinstance(event, Spawned):

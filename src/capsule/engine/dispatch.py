@@ -93,6 +93,9 @@ class JobSource(Protocol):
 
     def workflow(self, item: Item) -> Workflow: ...
 
+    def answered(self, item: str) -> None:
+        """Read the item's mission anew: a person has let it go on."""
+
 
 class ItemGroup(Protocol):
     """Items that belong together, where a run is for these (engine/campaign.py)."""
@@ -296,6 +299,8 @@ class _Run(Struct):
     unclosed: list[str] = field(default_factory=list)
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
     under_way: dict[str, _Started] = field(default_factory=dict)
+    heard: int = 0
+    """How many answers of people it has heard."""
     died: dict[str, int] = field(default_factory=dict)
     """How often the process of a mission was killed: it is started again, but not for ever."""
     stopped_by: CapsuleError | None = None
@@ -332,6 +337,7 @@ class _Run(Struct):
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
         item, run = None, self._run
+        self._take_back_answered(run)
         if not self._over:
             places, wanted = self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only
             in_the_way = self.jobs.in_the_way(places, [*self.under_way]) if self.under_way else ()
@@ -341,6 +347,15 @@ class _Run(Struct):
             return item
         self.report.ended_because = self._why_it_ends(item, run)
         return None
+
+    def _take_back_answered(self, run: OpenRun) -> None:
+        """Leave alone no more what a person has let go on meanwhile."""
+        for item in run.answered[self.heard :]:
+            self.report.blocked.pop(item, None)
+            self.report.failed.pop(item, None)
+            self.died.pop(item, None)
+            self.jobs.answered(item)
+        self.heard = len(run.answered)
 
     def _count(self, places: Sequence[QueuePosition]) -> None:
         """Write down how many are done, of all that were taken or can be, where several run at a time."""

@@ -1,0 +1,186 @@
+"""Answer what needs you, whatever it is: the item goes on at once where a run is under way.
+
+Words answer a question; an item that has failed tries again with them. The other options say yes to a decision
+(--approve), take a refuted claim as it is (--accept), let an item go on without words (--retry), or close it (--close).
+`capsule questions` names what each takes.
+
+  capsule answer WRK-003 "Use the second API; the first is being retired."
+  capsule answer WRK-003 --notes - < answer.md
+  capsule answer WRK-003 WRK-004 --approve
+  capsule answer demo-1.1.2 --accept demanded --because "The branch is only reached on Windows."
+  capsule answer demo-1.1.3 --retry
+  capsule answer WRK-005 --close "the customer has left"
+  capsule answer                              all open questions in your editor; what you leave empty is left alone
+  capsule questions --form > answers.md       the same as a file, to be filled in and read back with:
+  capsule answer --file answers.md
+
+The last word is the answer where it does not look like an id. With IDs, --file has the answer for each of them;
+without, a form with a section for each. Every ID is looked up before anything is changed. In a section of the form,
+`approve`, `retry`, `accept: the reason` and `close: the reason` do what these options do.
+
+Exit code: 0 answered, or nothing needs you; 1 an item does not need you or cannot be answered so; 2 usage; 3 it is
+running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from capsule.app.answers import AcceptedClaim, ClosedItem, Given, Reply, fitting, give, reply_in_words
+from capsule.commands import complete, unblock
+from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
+from capsule.commands.editor import can_edit, edited, text_of_file
+from capsule.commands.questions import open_questions
+from capsule.commands.several import do_each
+from capsule.core.answer_form import read_form, render_form
+from capsule.core.errors import CapsuleError, UsageError
+from capsule.core.inbox import Question
+from capsule.core.item import check_id
+from capsule.project import Project, open_project
+
+_WAYS = ("notes", "file", "approve", "retry", "accept", "close")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "item", metavar="ID", type=ITEM_ID, nargs="*", help="ids of items; the last word may be the answer"
+    )
+    parser.add_argument("--notes", metavar="TEXT", help="the answer; - reads it from stdin")
+    parser.add_argument("--file", metavar="FILE", help="the file with the answer, or with a form; - is stdin")
+    parser.add_argument("--all", action="store_true", help="all open questions, in your editor")
+    parser.add_argument("--approve", action="store_true", help="say yes to a decision; notes may go with it")
+    parser.add_argument("--retry", action="store_true", help="let it go on; notes may go with it")
+    parser.add_argument("--accept", metavar="CHECK", help="take the claim that this check refutes as it is")
+    parser.add_argument("--because", metavar="TEXT", help="the reason to accept it; - reads it from stdin")
+    parser.add_argument("--close", metavar="REASON", help="close it, as it will not be done; - reads it from stdin")
+    commit_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    ids, words = _ids_and_words(args.item)
+    reply = _reply(args, words)
+    if args.all and ids:
+        raise UsageError("--all is for every open question, and some are named.", "Leave out --all, or the IDs.")
+    if not ids and reply:
+        raise UsageError("No item is named.", 'Name it: capsule answer ID --notes "..."')
+    project = open_project(args.project_dir)
+    questions = open_questions(project, list(dict.fromkeys(ids)))
+    if reply:
+        replies = {question.id: fitting(question, reply) for question in questions}
+    elif args.file and ids:
+        text = _file(args.file)
+        replies = {question.id: reply_in_words(question, text) for question in questions}
+    elif args.file:
+        replies = _of_form(questions, _file(args.file))
+    elif not questions:
+        say("Nothing needs you.")
+        return 0
+    else:
+        return _in_editor(project, questions, named=bool(ids), no_commit=args.no_commit)
+    return _give_all(project, replies, no_commit=args.no_commit)
+
+
+def _ids_and_words(words: Sequence[str]) -> tuple[list[str], str]:
+    """Split what was typed into ids and the answer: a last word that does not look like an id."""
+    if len(words) > 1 and not _looks_like_an_id(words[-1], words[0]):
+        return [check_id(word) for word in words[:-1]], plain(words[-1])
+    return [check_id(word) for word in words], ""
+
+
+def _looks_like_an_id(word: str, other: str) -> bool:
+    """Tell a mistyped id from an answer of one word."""
+    plain_word = word.replace("-", "").replace(".", "").replace("_", "").isalnum()
+    family, dash, _ = word.partition("-")
+    return plain_word and (any(letter.isdigit() for letter in word) or bool(dash and family == other.partition("-")[0]))
+
+
+def _reply(args: argparse.Namespace, words: str) -> Reply | None:
+    """Return what the options say; None where the answer is in a file, or is yet to be written."""
+    given = [f"--{name}" for name in _WAYS if getattr(args, name) not in (None, False)]
+    if words and args.notes is not None:
+        raise UsageError("There are two answers: one as a word, one with --notes.", "Leave out one of them.")
+    ways = [name for name in given if name not in ("--notes", "--file")]
+    if len(ways) > 1 or (args.file and len(given) > 1) or (args.file and words):
+        both = " and ".join([*given, *(["an answer"] if words else [])])
+        raise UsageError(f"{both} exclude each other.", "Leave out one of them.")
+    if bool(args.accept) != bool(args.because):
+        cause = "--accept needs the reason." if args.accept else "--because is for --accept."
+        raise UsageError(cause, 'capsule answer ID --accept CHECK --because "..."')
+    if ways and ways[0] in ("--accept", "--close") and (words or args.notes):
+        raise UsageError(f"{ways[0]} takes no notes.", "Put all of it into the reason.")
+    text = words or text_of(args.notes)
+    if args.accept:
+        return Reply("accept", text_of(args.because), args.accept)
+    if args.close is not None:
+        return Reply("close", text_of(args.close))
+    if args.approve or args.retry:
+        return Reply("approve" if args.approve else "try-again", text)
+    if args.notes is not None and not text:
+        raise UsageError("The answer is empty.", "Let it go on without words: capsule answer ID --retry")
+    return Reply("text", text) if text else None
+
+
+def _file(name: str) -> str:
+    text = plain(text_of("-") if name == "-" else text_of_file(Path(name)))
+    if not text:
+        raise UsageError(f"{'Stdin' if name == '-' else name} is empty.", "`capsule questions --form` prints a form.")
+    return text
+
+
+def _of_form(questions: Sequence[Question], text: str) -> dict[str, Reply]:
+    """Return the replies of a form; refuse it as a whole where one cannot be given."""
+    said, known = read_form(text), {question.id: question for question in questions}
+    unknown = [item for item in said if item not in known]
+    if unknown:
+        cause = f"The form answers what does not need you: {', '.join(unknown)}."
+        raise CapsuleError(cause, "`capsule questions` lists what does. Nothing was changed.", exit_code=1)
+    return {item: reply_in_words(known[item], answer) for item, answer in said.items()}
+
+
+def _in_editor(project: Project, questions: Sequence[Question], *, named: bool, no_commit: bool) -> int:
+    """Ask in the editor; what was written is kept until all of it is answered."""
+    if not can_edit():
+        hint = questions[0].answers[0].command if named else "capsule questions --form > answers.md"
+        raise UsageError("No answer is given, and there is no terminal to write one on.", hint)
+    file = project.state_folder / f"answers-{os.getpid()}.md"
+    text = plain(edited(file, render_form(questions)))
+    try:
+        code = _give_all(project, _of_form(questions, text), no_commit=no_commit)
+    except CapsuleError as fault:
+        fault.hint = f"{fault.hint} Your answers: capsule answer --file {file}"
+        raise
+    if code:
+        say(f"Your answers are kept: {file}")
+    else:
+        file.unlink(missing_ok=True)
+    return code
+
+
+def _give_all(project: Project, replies: Mapping[str, Reply], *, no_commit: bool) -> int:
+    if not replies:
+        say("No section is filled in: nothing was changed.")
+        return 0
+    return do_each(
+        [*replies], lambda item: _tell(item, replies[item], give(project, item, replies[item], no_commit=no_commit))
+    )
+
+
+def _tell(item: str, reply: Reply, given: Given) -> None:
+    if isinstance(given, ClosedItem):
+        complete.report(given, "closed")
+    elif isinstance(given, AcceptedClaim):
+        accepted(item, given)
+    else:
+        unblock.report(given, reply.text)
+
+
+def accepted(item: str, given: AcceptedClaim) -> None:
+    warn(given.warnings)
+    say(f"{item}: accepted at {given.event.phase} that {given.event.claimed}, although {given.event.observed}.")
+    for check in given.left:
+        say(f'  {check} is refuted as well: capsule answer {item} --accept {check} --because "..."')
+    if not given.left:
+        say(f"{given.taken_up_by} goes on with it." if given.taken_up_by else f"Go on with it: capsule run {item}")
