@@ -60,6 +60,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "version": Verb("version", "print the version", in_project=False),
     },
 }
-INTERNAL = {"_runner": Verb("runner", "run one mission for a queue", in_project=False)}
-"""What Capsule starts itself, and no list names."""
+OVERVIEW = "_overview"
+INTERNAL = {
+    "_runner": Verb("runner", "run one mission for a queue", in_project=False),
+    OVERVIEW: Verb("overview", "say where the project stands, and what to type next", in_project=False),
+}
+"""What Capsule starts itself, or where nothing is typed, and no list names."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
