@@ -188,6 +188,12 @@ def tracker_name(project: Project) -> str:
     raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
 
 
+def has_tracker(project: Project) -> bool:
+    """Tell whether the project has any, also one that cannot be read."""
+    there = any(os.path.lexists(project.root / name) for name in ("BACKLOG.yaml", ".beads"))
+    return there or project.settings.tracker.name != "auto"
+
+
 def on_github(project: Project) -> bool:
     """Tell whether a remote of this repository is on GitHub, and gh is there to ask for its issues."""
     from shutil import which

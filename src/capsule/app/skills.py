@@ -58,6 +58,11 @@ def skill_files(project: Project) -> dict[str, str]:
     return {f"{SKILLS}/SKILL.md": _INDEX.format(prefix=prefix, rows=rows), **found}
 
 
+def skill_names(project: Project) -> list[str]:
+    """List the files that the skills of all workflows are, in the folder of skills."""
+    return sorted({skill_file(phase) for phase in _phases(Catalog.on_disk(project.root))})
+
+
 def skill_file(phase: Phase) -> str:
     """Return the file that a phase's skill is, in the folder of skills."""
     return f"workflows/{'/'.join(phase.skill.split()[0].split(':')[1:])}.md"

@@ -198,7 +198,7 @@ def _files(project: Project, args: argparse.Namespace, tracker: str) -> dict[str
         prefix = args.prefix or project.settings.project.prefix
         found[CONFIG] = SETTINGS.format(prefix=prefix, tracker=both).encode()
     _check_file(root, IGNORE)
-    found[IGNORE] = _ignoring(root / IGNORE)
+    found[IGNORE] = ignoring(root / IGNORE)
     if args.prompts:
         for file in sorted(PROMPTS.glob("*/*.md")):
             found[f".capsule/prompts/{file.relative_to(PROMPTS).as_posix()}"] = file.read_bytes()
@@ -214,7 +214,7 @@ def _items_are_elsewhere(project: Project) -> bool:
     return project.settings.tracker.name not in ("auto", "backlog")
 
 
-def _ignoring(file: Path) -> bytes:
+def ignoring(file: Path) -> bytes:
     """Return .gitignore with the lines that it lacks, in the order in which git has to read them."""
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
@@ -227,9 +227,7 @@ def _ignoring(file: Path) -> bytes:
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """Write these files; return the commit that holds exactly them, but for skills that git ignores; '' without one."""
     skills = [path.encode() for path in files if _committable(path) == SKILLS]
-    asked = ("check-ignore", "-z", "--no-index", "--stdin")
-    told = project.git.repository(*asked, input=b"\0".join(skills), ok=(0, 1)).out if skills else b""
-    ignored = {path.decode() for path in told.split(b"\0")} if commit else {*files}
+    ignored = {path.decode() for path in project.git.ignored(skills)} if commit else {*files}
     for path in files.keys() & ignored:
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(project.root / path, files[path])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from capsule.core.item import Item
 from capsule.core.outline import OutlineEntry, outline
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import count
-from capsule.project import Project, open_project
+from capsule.project import has_tracker, open_project
 from capsule.reports.style import Style, clean
 from capsule.system.git import NotARepository
 
@@ -39,7 +38,7 @@ def run(_: argparse.Namespace) -> int:
         say(_NO_PROJECT)
         return 0
     name = f"{clean(project.root.name)}, on {project.branch or 'no branch'}"
-    if not _has_tracker(project):
+    if not has_tracker(project):
         say(f"{name}: nothing to work on yet.")
         _say_next("capsule init --ask", "asks three questions; `capsule doctor` checks what is here")
         return 0
@@ -56,12 +55,6 @@ def run(_: argparse.Namespace) -> int:
         say(line)
     _say_next(*_next(entries, questions, items))
     return 0
-
-
-def _has_tracker(project: Project) -> bool:
-    """Tell whether the project has any; one that cannot be read is a fault to be told."""
-    there = any(os.path.lexists(project.root / name) for name in ("BACKLOG.yaml", ".beads"))
-    return there or project.settings.tracker.name != "auto"
 
 
 def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> Iterator[str]:
