@@ -17,7 +17,7 @@ from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.item import Item, Lineage, NewItem, Status
+from capsule.core.item import Item, ItemValues, Lineage, NewItem, Status
 from capsule.core.signal import FollowUp
 from capsule.core.test_report import TestReport
 from capsule.core.tracker_traits import TrackerTraits
@@ -80,6 +80,12 @@ class Tracker(Protocol):
 
     def add(self, new: NewItem) -> str:
         """Add an item and return its id; one whose reference is there already is not added again.
+
+        Not for one that is changed by commits (`CommittedTracker`).
+        """
+
+    def change(self, item_id: str, values: ItemValues) -> None:
+        """Set these fields of an item; refuse where its traits do not name them (`edits`).
 
         Not for one that is changed by commits (`CommittedTracker`).
         """

@@ -6,7 +6,7 @@ import os
 import sys
 
 from capsule import __version__
-from capsule.commands.verbs import GROUPS, OVERVIEW, VERBS
+from capsule.commands.verbs import ALIASES, GROUPS, OVERVIEW, VERBS
 from capsule.system.output import LastingOutput
 
 
@@ -25,7 +25,7 @@ def _answer(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"], ["version"]) and len(words) == 1:
         print(f"capsule {__version__}", flush=True)
         return 0
-    if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in VERBS:
+    if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in {**VERBS, **ALIASES}:
         words = [words[1], "--help"]
     elif words and words[0] in ("-h", "--help", "help"):
         return _help()
@@ -53,6 +53,6 @@ def _help() -> int:
         print(f"\n{title}:")
         for name, verb in group.items():
             print(f"  {name:<15} {verb.help}")
-    print("\nStart with `capsule demo`. `capsule` alone says where a project stands and what to type next.")
+    print("\nStart with `capsule demo`. `capsule` alone says what to type next in a project.")
     print("`capsule COMMAND --help` says more about each.", flush=True)
     return 0

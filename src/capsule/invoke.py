@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from capsule.commands.arguments import parse
-from capsule.commands.verbs import INTERNAL, VERBS
+from capsule.commands.verbs import ALIASES, HINTS, INTERNAL, VERBS
 from capsule.core.errors import Refused, UsageError
 from capsule.core.text import nearest
 from capsule.system.output import LastingOutput, silence
 from capsule.system.umask import own_files_closed_to_others
 
 _READING = (
-    *("show", "status", "questions", "explain", "logs", "report", "doctor", "config", "dashboard"),
+    *("show", "status", "list", "questions", "explain", "logs", "report", "doctor", "config", "dashboard"),
     *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
 )
 """Commands that can be used from inside a phase too."""
@@ -52,10 +52,8 @@ def failed(fault: Exception, words: list[str]) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     if name not in VERBS and name not in INTERNAL:
-        near = nearest(name, VERBS)
-        hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
-        raise UsageError(f"There is no command `{name}`.", hint)
-    lasts = name in _LASTING or name in INTERNAL
+        name, words = _meant(name, words)
+    lasts = name in _LASTING or name == "_runner"
     gc.set_threshold(100_000 if lasts else 1_000_000)  # most commands end before there is any garbage
     atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
     _load_msgspec()
@@ -67,6 +65,18 @@ def _run(name: str, words: list[str]) -> int:
     code = int(args.command(args))
     sys.stdout.flush()  # while a full disk can still be reported
     return code
+
+
+def _meant(name: str, words: list[str]) -> tuple[str, list[str]]:
+    """Return the command that another word for it stands for; refuse what may mean several, or nothing."""
+    if name in ALIASES:
+        meant, *options = ALIASES[name]
+        return meant, [*options, *words]
+    if name in HINTS:
+        raise UsageError(f"There is no command `{name}`.", HINTS[name])
+    near = nearest(name, [*VERBS, *ALIASES])
+    hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
+    raise UsageError(f"There is no command `{name}`.", hint)
 
 
 def _work(args: argparse.Namespace) -> int:

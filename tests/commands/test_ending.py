@@ -105,8 +105,8 @@ def test_an_unknown_mission_is_named(a_project: Project, command: str) -> None:
 
 def test_usage(a_project: Project) -> None:
     with nothing_changes(a_project):
-        assert_clear(a_project.capsule("clean"), 2, "takes an ID, or --all", "capsule clean --help")
-        assert_clear(a_project.capsule("clean", ITEM, "--all"), 2, "takes an ID, or --all", "")
+        assert_clear(a_project.capsule("clean"), 2, "takes IDs, or --all", "capsule clean --help")
+        assert_clear(a_project.capsule("clean", ITEM, "--all"), 2, "takes IDs, or --all", "")
         assert_clear(a_project.capsule("abort"), 2, "required: ID", "capsule abort --help")
         assert_clear(a_project.capsule("teardown", "everything"), 1, "everything", "capsule teardown --help")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capsule.commands.status import _as_tree
+from capsule.commands.item_table import as_tree
 from capsule.core.item import Item, Status, with_holders
 from capsule.trackers.memory import MemoryTracker
 
@@ -96,7 +96,7 @@ def test_a_family_drawn_in_a_circle_is_shown_all_the_same() -> None:
     one, other = Item(id="a", title="A", parent="b"), Item(id="b", title="B", parent="a")
     tracker = MemoryTracker([one, other, Item(id="c", title="C", parent="gone")])
     known = {item.id: item for item in tracker.under("")}
-    assert [row.item.id for row in _as_tree(tracker.items(), known)] == ["a", "b", "c"]
+    assert [row.item.id for row in as_tree(tracker.items(), known)] == ["a", "b", "c"]
 
 
 def test_a_large_tree_costs_linear_time() -> None:
@@ -107,6 +107,6 @@ def test_a_large_tree_costs_linear_time() -> None:
             status = Status.DONE if n % 2 else Status.READY
             items[f"t-{n}"] = Item(id=f"t-{n}", title="Task", parent=f"e-{n % number}", status=status)
         tracker = MemoryTracker(with_holders(items).values())
-        return lambda: _as_tree(tracker.items(), {item.id: item for item in tracker.under("")})
+        return lambda: as_tree(tracker.items(), {item.id: item for item in tracker.under("")})
 
     assert grows_linearly(shown, 20, 600)

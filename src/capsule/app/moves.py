@@ -75,7 +75,7 @@ def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> 
     """Put an item into the tracker; return its id and warnings."""
     draft = replace(
         draft,
-        **{name: _level(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
+        **{name: level_of(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
         tags=tuple(dict.fromkeys(draft.tags)),
         depends_on=tuple(dict.fromkeys(check_id(other) for other in draft.depends_on)),
     )
@@ -102,7 +102,7 @@ def title_of(text: str) -> str:
     return title
 
 
-def _level(name: str, given: str) -> str:
+def level_of(name: str, given: str) -> str:
     levels = LEVELS[name]
     by_letter = {level[0]: level for level in levels}
     word = by_letter.get(given.lower(), given.lower())

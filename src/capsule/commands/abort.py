@@ -10,21 +10,25 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import abandon
-from capsule.commands.arguments import item_argument, say, warn
-from capsule.core.item import Blocked, check_id
+from capsule.commands.arguments import say, warn
+from capsule.commands.several import do_each, items_argument
+from capsule.core.item import Blocked
 from capsule.core.ledger import DECISION
-from capsule.project import open_project
+from capsule.project import Project, open_project
 
-arguments = item_argument
+arguments = items_argument
 
 
 def run(args: argparse.Namespace) -> int:
-    mission = check_id(args.item)
     project = open_project(args.project_dir)
+    return do_each(args.item, lambda mission: _abort(project, mission))
+
+
+def _abort(project: Project, mission: str) -> None:
     ended = abandon(project, mission, branch=False)
     if ended is None:
         say(f"{mission} has no worktree; there is nothing to end.")
-        return 0
+        return
     warn(ended.warnings)
     if ended.was_running:
         say(f"{mission} was running; it has been stopped.")
@@ -37,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
         say(f"  next:        {_frees(mission, blocked)}")
     else:
         say(f"  start over:  capsule run {mission}")
-    return 0
 
 
 def _frees(item_id: str, blocked: Blocked) -> str:

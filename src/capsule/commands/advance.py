@@ -5,6 +5,7 @@ phase. --to PHASE goes forward if the documents of every phase in between exist,
 phases to move between.
 
   capsule advance WRK-003
+  capsule advance WRK-004 WRK-005
   capsule advance WRK-003 --to build      the PRD, TECH_RESEARCH, DESIGN and SPEC exist already
   capsule advance WRK-003 --to design     design it again
 
@@ -15,21 +16,26 @@ from __future__ import annotations
 
 import argparse
 
+from capsule.app.items import Moved
 from capsule.app.moves import advance
-from capsule.commands.arguments import commit_option, item_argument, say, warn
+from capsule.commands.arguments import commit_option, say, warn
+from capsule.commands.several import do_each, items_argument
 from capsule.core.item import stands_at
 from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    item_argument(parser)
+    items_argument(parser)
     parser.add_argument("--to", metavar="PHASE", help="the phase to continue from")
     commit_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    moved = advance(project, args.item, to=args.to or "", no_commit=args.no_commit)
+    to = args.to or ""
+    return do_each(args.item, lambda item: _tell(advance(project, item, to=to, no_commit=args.no_commit)))
+
+
+def _tell(moved: Moved) -> None:
     warn(moved.warnings)
     say(f"{moved.before.id} is {stands_at(moved.after)}; it was {stands_at(moved.before)}.")
-    return 0

@@ -34,11 +34,10 @@ from capsule.commands import complete, unblock
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
 from capsule.commands.editor import can_edit, edited, text_of_file
 from capsule.commands.questions import open_questions
-from capsule.commands.several import do_each
+from capsule.commands.several import do_each, ids_and_words
 from capsule.core.answer_form import read_form, render_form
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.core.inbox import Question
-from capsule.core.item import check_id
 from capsule.project import Project, open_project
 
 _WAYS = ("notes", "file", "approve", "retry", "accept", "close")
@@ -60,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    ids, words = _ids_and_words(args.item)
+    ids, words = ids_and_words(args.item)
     reply = _reply(args, words)
     if args.all and ids:
         raise UsageError("--all is for every open question, and some are named.", "Leave out --all, or the IDs.")
@@ -81,20 +80,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         return _in_editor(project, questions, named=bool(ids), no_commit=args.no_commit)
     return _give_all(project, replies, no_commit=args.no_commit)
-
-
-def _ids_and_words(words: Sequence[str]) -> tuple[list[str], str]:
-    """Split what was typed into ids and the answer: a last word that does not look like an id."""
-    if len(words) > 1 and not _looks_like_an_id(words[-1], words[0]):
-        return [check_id(word) for word in words[:-1]], plain(words[-1])
-    return [check_id(word) for word in words], ""
-
-
-def _looks_like_an_id(word: str, other: str) -> bool:
-    """Tell a mistyped id from an answer of one word."""
-    plain_word = word.replace("-", "").replace(".", "").replace("_", "").isalnum()
-    family, dash, _ = word.partition("-")
-    return plain_word and (any(letter.isdigit() for letter in word) or bool(dash and family == other.partition("-")[0]))
 
 
 def _reply(args: argparse.Namespace, words: str) -> Reply | None:

@@ -3,7 +3,7 @@
 It exceeds a guardrail, or requires a review. It returns to the status it was blocked from, and is not asked about
 again. For an item that waits for an answer, and for beads, use `capsule unblock`.
 
-  capsule approve WRK-003
+  capsule approve WRK-003 WRK-004
   capsule approve WRK-003 --notes "Fine, but keep the old name."
 
 Exit code: 0 approved; 1 it does not wait for a decision, or there is no such item; 3 it is running.
@@ -16,6 +16,7 @@ import argparse
 from capsule.app.moves import approve
 from capsule.commands import unblock
 from capsule.commands.arguments import text_of
+from capsule.commands.several import do_each
 from capsule.project import open_project
 
 arguments = unblock.arguments
@@ -24,5 +25,6 @@ arguments = unblock.arguments
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     notes = text_of(args.notes)
-    done = approve(project, args.item, notes, no_commit=args.no_commit)
-    return unblock.report(done, notes)
+    return do_each(
+        args.item, lambda item: unblock.report(approve(project, item, notes, no_commit=args.no_commit), notes)
+    )

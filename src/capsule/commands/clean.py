@@ -11,31 +11,33 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import EndedMission, abandon, clean_all, worktrees
-from capsule.commands.arguments import item_argument, say, warn
+from capsule.commands.arguments import say, warn
+from capsule.commands.several import do_each, items_argument
 from capsule.core.errors import UsageError
-from capsule.core.item import check_id
 from capsule.project import Project, open_project
 from capsule.reports.style import clean
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    item_argument(parser, nargs="?")
+    items_argument(parser, nargs="*")
     parser.add_argument("--all", action="store_true", help="every mission that has a worktree")
 
 
 def run(args: argparse.Namespace) -> int:
     if bool(args.item) == args.all:
-        raise UsageError("`clean` takes an ID, or --all.", "`capsule clean --help` says what each does.")
+        raise UsageError("`clean` takes IDs, or --all.", "`capsule clean --help` says what each does.")
     project = open_project(args.project_dir)
     if args.all:
         return clean_everything(project)
-    mission = check_id(args.item)
+    return do_each(args.item, lambda mission: _clean(project, mission))
+
+
+def _clean(project: Project, mission: str) -> None:
     ended = abandon(project, mission, branch=True)
     if ended is None:
         say(f"{mission} has nothing left to clean.")
     else:
         _print(ended)
-    return 0
 
 
 def clean_everything(project: Project) -> int:

@@ -6,7 +6,7 @@ first. If its tracker refuses, because the bead is blocked or waits at a gate, n
 shown.
 
   capsule close WRK-003 --reason "the customer has left"
-  capsule close demo-1.1.2 --reason "nobody phones any more"
+  capsule close demo-1.1.2 demo-1.1.3 --reason "nobody phones any more"
 
 For an item that is done, use `capsule complete`.
 Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 2 no reason is given; 3 it is running.
@@ -19,6 +19,7 @@ import argparse
 from capsule.app.moves import close
 from capsule.commands import complete
 from capsule.commands.arguments import text_of
+from capsule.commands.several import do_each
 from capsule.project import open_project
 
 
@@ -30,5 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     why = " ".join(text_of(args.reason).split())
-    done = close(project, args.item, why, no_commit=args.no_commit)
-    return complete.report(done, "closed")
+    return do_each(
+        args.item, lambda item: complete.report(close(project, item, why, no_commit=args.no_commit), "closed")
+    )

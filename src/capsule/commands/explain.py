@@ -23,7 +23,7 @@ from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
 from capsule.app.overlap import overlaps
 from capsule.commands.arguments import ITEM_ID, say
-from capsule.commands.status import nothing_yet
+from capsule.commands.item_table import nothing_yet
 from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
 from capsule.core.item import HELD, Item, check_id

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from capsule.app.inbox import questions_of
 from capsule.commands.arguments import say
-from capsule.commands.status import ADD
+from capsule.commands.item_table import ADD
 from capsule.commands.watching import JournalWatcher
 from capsule.core.campaign import is_container
 from capsule.core.inbox import Question, needs_you

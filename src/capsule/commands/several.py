@@ -1,11 +1,11 @@
-"""Do the same to several items: what fails is told, and the others are done all the same."""
+"""Several items at once: what fails is told, and the others are done all the same; and the words behind their ids."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
 
-from capsule.commands.arguments import ITEM_ID, tell
+from capsule.commands.arguments import ITEM_ID, plain, tell
 from capsule.core.errors import CapsuleError
 from capsule.core.item import check_id
 
@@ -28,3 +28,17 @@ def do_each(ids: Sequence[str], do: Callable[[str], object]) -> int:
             worst = max(worst, fault.exit_code)
             tell("\n  ".join(filter(None, (f"capsule: {fault.message}", fault.hint))))
     return worst
+
+
+def ids_and_words(words: Sequence[str]) -> tuple[list[str], str]:
+    """Split what was typed into ids and the answer: a last word that does not look like an id."""
+    if len(words) > 1 and not _looks_like_an_id(words[-1], words[0]):
+        return [check_id(word) for word in words[:-1]], plain(words[-1])
+    return [check_id(word) for word in words], ""
+
+
+def _looks_like_an_id(word: str, other: str) -> bool:
+    """Tell a mistyped id from an answer of one word."""
+    one_word = word.replace("-", "").replace(".", "").replace("_", "").isalnum()
+    family, dash, _ = word.partition("-")
+    return one_word and (any(letter.isdigit() for letter in word) or bool(dash and family == other.partition("-")[0]))

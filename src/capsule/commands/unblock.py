@@ -20,12 +20,13 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.moves import Unblocked, unblock
-from capsule.commands.arguments import commit_option, item_argument, say, text_of, warn
+from capsule.commands.arguments import commit_option, say, text_of, warn
+from capsule.commands.several import do_each, items_argument
 from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    item_argument(parser)
+    items_argument(parser)
     parser.add_argument("--notes", metavar="TEXT", help="for the next agent of its mission; - reads it from stdin")
     commit_option(parser)
 
@@ -33,11 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     notes = text_of(args.notes)
-    done = unblock(project, args.item, notes, no_commit=args.no_commit)
-    return report(done, notes)
+    return do_each(args.item, lambda item: report(unblock(project, item, notes, no_commit=args.no_commit), notes))
 
 
-def report(done: Unblocked, notes: str) -> int:
+def report(done: Unblocked, notes: str) -> None:
     item, run = done.item.id, f"; {done.taken_up_by} goes on with it." if done.taken_up_by else ""
     warn(done.warnings)
     if done.stands:
@@ -50,4 +50,3 @@ def report(done: Unblocked, notes: str) -> int:
     if done.commented:
         say("  No mission is waiting for notes, so they were added as a comment.")
         say("  Agents do not read comments: put what they must know into the description.")
-    return 0

@@ -38,7 +38,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "status": Verb("status", "list open items, what they wait for, and missions under way"),
         "questions": Verb("questions", "list what needs you, whole, with the commands that answer"),
         "answer": Verb("answer", "answer what needs you: a question, a decision, a refuted claim"),
+        "list": Verb("list", "list items, those with the given words; `ls` for short"),
         "explain": Verb("explain", "explain which item is next, and why the others are not"),
+        "edit": Verb("edit", "change title, description, levels, tags, priority or parent of items"),
+        "depend": Verb("depend", "have items wait for others, or not any more"),
+        "hold": Verb("hold", "put items on hold, with the reason"),
         "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
         "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),
@@ -60,9 +64,52 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "version": Verb("version", "print the version", in_project=False),
     },
 }
+ALIASES: dict[str, tuple[str, ...]] = {
+    "ls": ("list",),
+    "find": ("list",),
+    "search": ("list",),
+    "items": ("list",),
+    "inbox": ("questions",),
+    "set": ("edit",),
+    "block": ("hold",),
+    "reply": ("answer",),
+    "retry": ("answer", "--retry"),
+    "new": ("add",),
+    "create": ("add",),
+    "start": ("run",),
+    "resume": ("run",),
+    "continue": ("run",),
+    "view": ("show",),
+    "info": ("show",),
+    "log": ("logs",),
+    "next": ("explain",),
+    "done": ("complete",),
+    "finish": ("complete",),
+    "ui": ("dashboard",),
+    "web": ("dashboard", "--web"),
+    "settings": ("config",),
+}
+"""Other words for a command, where one is meant; with the options that it then has."""
+_DROP = "An item: `capsule close ID --reason ...`. A mission's worktree and branch: `capsule clean ID`."
+_END = "`capsule stop ID` stops it and keeps progress; `capsule abort ID` ends its mission."
+HINTS = {
+    **dict.fromkeys(("drop", "remove", "rm", "delete", "del", "cancel"), _DROP),
+    **dict.fromkeys(("kill", "pause", "quit"), _END),
+    "reject": 'Say no and why: capsule answer ID --close "..."',
+    "priority": "`capsule edit ID --priority N` sets it; `capsule explain` says what is next.",
+    "history": "`capsule report` tells what missions came to, `capsule list --all` lists what is done.",
+    "diff": "`capsule questions` and `capsule report` name the git command that shows the changes.",
+    "validate": "`capsule doctor` checks what is installed, `capsule config` the settings.",
+    "check": "`capsule doctor` checks what is installed, `capsule config` the settings.",
+    "test": "`capsule doctor` says which test command is found.",
+    "open": "`capsule show ID` shows its mission, `capsule reopen ID` takes it up again.",
+    "watch": "`capsule dashboard` watches everything, `capsule logs ID -f` one mission.",
+}
+"""What to type instead of words that people guess, where several commands may be meant."""
 OVERVIEW = "_overview"
 INTERNAL = {
     "_runner": Verb("runner", "run one mission for a queue", in_project=False),
+    "_ids": Verb("ids", "print the ids of open items, for shells", in_project=False),
     OVERVIEW: Verb("overview", "say where the project stands, and what to type next", in_project=False),
 }
 """What Capsule starts itself, or where nothing is typed, and no list names."""

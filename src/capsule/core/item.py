@@ -131,6 +131,9 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Value = str | bool | list[str] | dict[str, str] | None
 """A field of an item as it is written down; None for an empty field."""
 
+ItemValues = Mapping[str, Value | int]
+"""Fields of an item that a person changes, by the names that they have in `Item`; tags and dependencies are lists."""
+
 _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
 
 

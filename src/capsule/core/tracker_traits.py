@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+BEADS_EDITS = ("title", "description", "type", "priority", "parent", "tags", "dependencies", "status")
+"""What can be changed where an item has type, priority and parent."""
+
 
 class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a tracker's items have, what can be done with them, and what they are called."""
@@ -22,6 +25,8 @@ class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that not every tracker has a use for."""
     fields: tuple[str, ...] = ("type", "priority", "parent")
     """What `add` can say of an item, besides what all items have."""
+    edits: tuple[str, ...] = ()
+    """Fields that `edit`, `depend` and `hold` (`status`) can change of an item."""
     fields_hint: str = "An item has --type, --priority (0 to 4) and --parent there."
     described: str = "this project's tracker is {}"
     """`{}` is its name."""

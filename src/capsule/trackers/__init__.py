@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from capsule.core.errors import Refused, UnknownItem
-from capsule.core.item import Item, Lineage, NewItem, Status, below, check_id, lineage_of
+from capsule.core.item import Item, ItemValues, Lineage, NewItem, Status, below, check_id, lineage_of
 from capsule.core.stamps import moment
 from capsule.core.text import nearest
 from capsule.core.tracker_traits import TrackerTraits
@@ -38,6 +38,10 @@ class BaseTracker(ABC):
     def comment(self, item_id: str, text: str) -> None:  # noqa: ARG002
         """Keep a remark for the people who read the item; by default there is no place for it."""
         self.item(item_id)
+
+    def change(self, item_id: str, values: ItemValues) -> None:  # noqa: ARG002
+        """Set fields of an item; by default a tracker's items are changed in the tracker itself."""
+        raise cannot_change(self.item(item_id).id, self.name, self.traits)
 
     def own_files(self) -> Sequence[str]:
         """Name the paths in the project that are the tracker's."""
@@ -121,6 +125,11 @@ def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:
     near = nearest(item_id, known, 3)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule status` lists what there is."
     return UnknownItem(f"There is no item {item_id}.", hint)
+
+
+def cannot_change(item_id: str, name: str, traits: TrackerTraits) -> Refused:
+    there = traits.own_command("edit", item_id, ".")
+    return Refused(f"{item_id} cannot be changed from here: its tracker is {name}.", f"Change it there{there}")
 
 
 def already_closed(item_id: str) -> Refused:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from capsule.core.errors import CapsuleError
-from capsule.core.item import Blocked, Item, NewItem, Status
+from capsule.core.item import Blocked, Item, ItemValues, NewItem, Status
 from capsule.core.text import cleaned
 from capsule.system.git import Git
 
@@ -303,6 +303,52 @@ def new_comment(bead_id: str, text: str, now: str, beads: Iterable[Bead]) -> dic
 def splice(text: str, fields: Mapping[str, str]) -> str:
     """Return the text of a JSON object with these top-level fields set; all its other characters stay as they are."""
     return _with_members(text, {key: json.dumps(value) for key, value in fields.items()})
+
+
+_COLUMNS = {"title": "title", "description": "description", "type": "issue_type", "priority": "priority"}
+"""What fields of ours are called in a row."""
+
+
+def with_values(text: str, values: ItemValues, now: str) -> str:
+    """Return the row with these fields set; all its other characters stay as they are."""
+    fields: dict[str, object] = {
+        column: cleaned(value) if isinstance(value := values[name], str) else value
+        for name, column in _COLUMNS.items()
+        if name in values
+    }
+    if "tags" in values:
+        fields["labels"] = [cleaned(tag) for tag in texts_of(values["tags"])]
+    if "status" in values:
+        fields["status"] = values["status"]
+    if "parent" in values or "dependencies" in values:
+        fields["dependencies"] = _edges_after(parsed(text), values, now)
+    return _with_members(text, {name: _dumped(value) for name, value in {**fields, "updated_at": now}.items()})
+
+
+def _edges_after(row: dict[str, Any], values: ItemValues, now: str) -> list[object]:
+    """Return the edges of a row; those that stay are as they were."""
+    known = [each for each in row.get("dependencies") or () if isinstance(each, dict)]
+    wanted = {
+        BLOCKS: [*texts_of(values.get("dependencies"))],
+        PARENT: [*filter(None, texts_of([values.get("parent")]))],
+    }
+    changed = [*([BLOCKS] if "dependencies" in values else []), *([PARENT] if "parent" in values else [])]
+    stay = [
+        each for each in known if each.get("type") not in changed or each.get("depends_on_id") in wanted[each["type"]]
+    ]
+    there = {(each.get("type"), each.get("depends_on_id")) for each in stay}
+    new = [
+        {"issue_id": row["id"], "depends_on_id": other, "type": kind, "created_at": now, "created_by": AUTHOR}
+        for kind in changed
+        for other in wanted[kind]
+        if (kind, other) not in there
+    ]
+    return [*stay, *new]
+
+
+def texts_of(value: object) -> list[str]:
+    """Return the texts of a list; nothing for anything else."""
+    return [str(each) for each in value if each] if isinstance(value, list) else []
 
 
 def with_element(text: str, key: str, element: Mapping[str, Any]) -> str:

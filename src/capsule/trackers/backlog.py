@@ -16,7 +16,7 @@ from pathlib import Path
 
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
-from capsule.core.item import Item, NewItem, Status, check_id, check_move
+from capsule.core.item import Item, ItemValues, NewItem, Status, check_id, check_move
 from capsule.core.project_log import archived_titles, done_since, endings, same_title
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.system.clock import SystemClock
@@ -63,6 +63,7 @@ class BacklogTracker(BaseTracker):
         folders=(WORKLOG, "changes", "_ideas"),
         verbs=("advance", "approve", "triage"),
         fields=("size", "complexity", "risk", "impact"),
+        edits=("title", "description", "size", "complexity", "risk", "impact", "tags", "dependencies", "status"),
         fields_hint="An item of a backlog has --size, --complexity, --risk and --impact.",
         described="this project has a backlog",
         empty="The backlog is empty. Add an item",
@@ -150,6 +151,9 @@ class BacklogTracker(BaseTracker):
 
     def create(self, new: NewItem) -> str:
         raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
+
+    def change(self, item_id: str, values: ItemValues) -> None:  # noqa: ARG002
+        raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule edit {item_id}")
 
     def comment(self, item_id: str, text: str) -> None:
         """There is no place for it: whatever is to be remembered is in the worklog."""

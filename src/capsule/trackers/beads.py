@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -26,9 +26,21 @@ from msgspec import Struct
 
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
-from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
+from capsule.core.item import (
+    HELD,
+    Blocked,
+    Item,
+    ItemValues,
+    Lineage,
+    NewItem,
+    Status,
+    below,
+    check_id,
+    lineage_of,
+    with_holders,
+)
 from capsule.core.text import cleaned, sentence
-from capsule.core.tracker_traits import TrackerTraits
+from capsule.core.tracker_traits import BEADS_EDITS, TrackerTraits
 from capsule.trackers import already_closed, lately_done, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
 from capsule.trackers._beads import (
@@ -42,6 +54,7 @@ from capsule.trackers._beads import (
     remarks_of,
     status_of,
     taken_by,
+    texts_of,
 )
 
 _LONGEST_TITLE = 500
@@ -67,12 +80,13 @@ class _Table(Struct, frozen=True):
 class BeadsTracker:
     name = "beads"
     traits = TrackerTraits(
+        edits=BEADS_EDITS,
         own_commands={
             "add": "bd create",
             "show": "bd show {}",
             "reopen": "bd reopen {}",
             "release": "bd update {} --status=open",
-        }
+        },
     )
 
     def __init__(
@@ -188,6 +202,45 @@ class BeadsTracker:
         added = self._run_until_seen(args, given_id)
         self._known = None
         return added
+
+    def change(self, item_id: str, values: ItemValues) -> None:
+        before = self.item(item_id)
+        flags = [f"--{name}={_cut_text(str(values[name]))}" for name in _FLAGS if name in values]
+        tags, others = texts_of(values.get("tags")), texts_of(values.get("dependencies"))
+        if "tags" in values:
+            flags += [f"--add-label={_as_list([tag])}" for tag in tags if tag not in before.tags]
+            flags += [f"--remove-label={_as_list([tag])}" for tag in before.tags if tag not in tags]
+        if flags:
+            told = {name: value for name, value in values.items() if name != "dependencies"}
+            self._change(item_id, lambda bead: self._shows(bead, told), "update", item_id, *flags, *self._saying)
+        for other in others if "dependencies" in values else ():
+            if other not in before.dependencies:
+                self._change(item_id, partial(self._waits, other), "dep", "add", item_id, other, *self._saying)
+        for other in before.dependencies if "dependencies" in values else ():
+            if other not in others:
+                is_gone = partial(self._waits, other, wanted=False)
+                self._change(item_id, is_gone, "dep", "remove", item_id, other, *self._saying)
+        self._known = None
+
+    @property
+    def _saying(self) -> tuple[str, ...]:
+        return (*self._actor_flag, "--json")
+
+    def _shows(self, bead: Bead, values: ItemValues) -> bool:
+        """Tell whether a bead has these values now."""
+        item = self._as_item(bead, self._table().beads)
+        tags = {*map(cleaned, texts_of(values.get("tags")))}
+        if "tags" in values and tags != {*item.tags}:
+            return False
+        wanted = ((name, value) for name, value in values.items() if name != "tags")
+        texts = ((name, cleaned(_cut_text(value)) if isinstance(value, str) else value) for name, value in wanted)
+        return all(getattr(item, name) == value for name, value in texts)
+
+    def _waits(self, other: str, bead: Bead, *, wanted: bool = True) -> bool:
+        """Tell whether a bead waits for another one, or not, as wanted; one that is closed holds nobody up."""
+        waits = other in self._as_item(bead, self._table().beads).dependencies
+        is_closed = self._table().items[other].status is Status.DONE
+        return waits is wanted or (wanted and is_closed)
 
     def comment(self, item_id: str, text: str) -> None:
         self._existing(item_id)
@@ -327,6 +380,10 @@ class BeadsTracker:
         if exact is None and answer.failed and not answer.not_found:
             raise self._bd.fault(answer)
         return exact if exact and is_work(exact) else None
+
+
+_FLAGS = ("title", "description", "type", "priority", "parent", "status")
+"""What `bd update` takes by the names that items have for it."""
 
 
 def _is_open(bead: Bead) -> bool:

@@ -20,8 +20,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from capsule.core.errors import CapsuleError, TrackerError
-from capsule.core.item import Item, NewItem, Status, check_id, with_holders
+from capsule.core.item import Item, ItemValues, NewItem, Status, check_id, with_holders
 from capsule.core.text import cleaned
+from capsule.core.tracker_traits import BEADS_EDITS, TrackerTraits
 from capsule.system.clock import SystemClock
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
@@ -44,6 +45,7 @@ from capsule.trackers._beads import (
     usual_row,
     with_element,
     with_line,
+    with_values,
 )
 
 LARGEST = 64 * 1024 * 1024
@@ -84,6 +86,7 @@ _WORDS = {Status.IN_PROGRESS: "in_progress", Status.READY: "open", Status.DONE: 
 
 class BeadsFileTracker(BaseTracker):
     name = "beads-file"
+    traits = TrackerTraits(edits=BEADS_EDITS)
 
     def __init__(
         self,
@@ -128,6 +131,11 @@ class BeadsFileTracker(BaseTracker):
         line = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
         self._write(with_line(table.data, line))
         return name
+
+    def change(self, item_id: str, values: ItemValues) -> None:
+        with self.writing():
+            self.item(item_id)
+            self._edit(item_id, lambda line: with_values(line, values, self._now()))
 
     def comment(self, item_id: str, text: str) -> None:
         with self.writing():

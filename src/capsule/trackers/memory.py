@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from capsule.core.item import Item, NewItem, Status, check_id, with_holders
+from capsule.core.item import Blocked, Item, ItemValues, NewItem, Status, check_id, with_holders
+from capsule.core.tracker_traits import BEADS_EDITS, TrackerTraits
 from capsule.trackers import BaseTracker
 
 
 class MemoryTracker(BaseTracker):
     name = "memory"
+    traits = TrackerTraits(edits=BEADS_EDITS)
 
     def __init__(
         self, items: Iterable[Item] = (), parts: Mapping[tuple[str, str], Sequence[Item]] | None = None
@@ -38,6 +41,13 @@ class MemoryTracker(BaseTracker):
         if new.reference:
             self._references[new.reference] = name
         return name
+
+    def change(self, item_id: str, values: ItemValues) -> None:
+        plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in values.items()}
+        if plain.get("status") == Status.BLOCKED:
+            plain |= {"status": Status.BLOCKED, "blocked": Blocked(Status.READY, "on hold", "")}
+        changed = msgspec.structs.replace(self.item(item_id), **plain)
+        self._items = with_holders({**self._items, item_id: changed})
 
     def comment(self, item_id: str, text: str) -> None:
         self.comments.setdefault(self.item(item_id).id, []).append(text)

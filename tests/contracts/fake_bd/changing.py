@@ -71,6 +71,10 @@ class Changing(Answers):
         row["labels"] = [each for each in labels if each not in self.words.many("remove-label")]
         if "set-labels" in flags:
             row["labels"] = self.words.many("set-labels")
+        if "parent" in flags:
+            others = [edge for edge in row.get("dependencies", ()) if edge["type"] != "parent-child"]
+            edge = {"issue_id": row["id"], "depends_on_id": flags["parent"], "type": "parent-child"}
+            row["dependencies"] = [*others, *([edge] if flags["parent"] else [])]
         if set(flags) & {*FLAGS, "priority"}:
             row["updated_at"] = self._now()
         if flags.get("status") == "closed":

@@ -188,9 +188,14 @@ class Making(Answers):
         return self.rows[bead]
 
     def dep(self) -> None:
-        if self.words.plain[:1] != ["add"]:
-            raise Failed("only `dep add` is known here", plain=True, on_stderr=True)
+        if self.words.plain[:1] not in (["add"], ["remove"]):
+            raise Failed("only `dep add` and `dep remove` are known here", plain=True, on_stderr=True)
         source, target = self.words.plain[1:3]
+        if self.words.plain[0] == "remove":
+            row = self._found(source, "resolving issue ID")
+            row["dependencies"] = [edge for edge in row.get("dependencies", ()) if edge["depends_on_id"] != target]
+            self.out.append(self._object({"depends_on_id": target, "issue_id": source, "status": "removed"}))
+            return
         kind = self.words.flags.get("type", "blocks")
         resolving = "" if self.era.classic else f"resolving issue ID {target}: "
         row = self._found(source, "resolving issue ID")

@@ -1,0 +1,16 @@
+"""Print the ids of the open items, for the completion of shells; nothing where there is no project."""
+
+from __future__ import annotations
+
+import argparse
+
+from capsule.core.errors import CapsuleError
+from capsule.project import open_project
+
+
+def run(_: argparse.Namespace) -> int:
+    try:
+        print("\n".join(item.id for item in open_project(None).tracker.items()))
+    except CapsuleError:
+        return 1  # whoever presses Tab is not told what is wrong
+    return 0
