@@ -98,7 +98,9 @@ def test_settings_and_lines_of_others_are_kept(a_bare_project: BacklogProject) -
     project.write(".capsule/config.yaml", "# mine\nverify: warn")
     project.write(".gitignore", "*.pyc\n")
     project.write("BACKLOG.yaml", "schema_version: 1\nitems: []\n")
-    assert doctor(project, "--fix", "--yes").code == 0
+    answer = doctor(project, "--fix", "--yes")
+    assert answer.code == 0
+    assert "uncommitted: .capsule/config.yaml, .gitignore\n  git add .capsule/config.yaml .gitignore" in answer.out
     assert (project.path / ".capsule/config.yaml").read_text() == '# mine\nverify: warn\nagent: "codex"\n'
     assert (project.path / ".gitignore").read_text().startswith("*.pyc\n/.capsule/*\n")
 

@@ -58,6 +58,12 @@ def test_what_failed_was_interrupted_or_is_over_is_told(a_project: Project) -> N
     assert next_of(a_project).startswith("capsule add")
 
 
+def test_a_run_is_not_named_where_its_agent_is_missing(a_project: Project) -> None:
+    a_project.always |= {"CAPSULE_AGENT": "codex", "PATH": "/usr/bin:/bin"}
+    assert next_of(a_project) == "capsule doctor"
+    assert "The agent `codex` needs `codex`" in a_project.say().out
+
+
 def test_a_tracker_that_cannot_be_read_is_a_fault(a_project: Project) -> None:
     a_project.beads.write_text("{\n")
     answer = a_project.say()

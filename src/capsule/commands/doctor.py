@@ -59,7 +59,7 @@ from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import GET_BD, Project, has_tracker
+from capsule.project import GET_BD, Project, has_tracker, open_project
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at
@@ -182,7 +182,8 @@ def _fixed(findings: list[Finding], args: argparse.Namespace) -> list[Finding]:
     elif not agreed([*fixes.values()], yes=args.yes):
         print("Nothing was changed.")
         return findings
-    apply([*fixes.values()])
+    else:
+        apply([*fixes.values()], open_project(args.project_dir))
     after = list(examine(_Context(args.project_dir, try_tests=False))) if fixes else findings
     left = [finding for finding in after if finding.state in FAULTS]
     if left:
@@ -408,7 +409,12 @@ def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = Non
 def _repository(context: _Context) -> Iterator[Finding]:
     yield Finding("repository", "ok", str(context.project.root))
     if not context.head:
-        yield Finding("main", "missing", "the repository has no commit yet", "Make one: missions start from a commit.")
+        yield Finding(
+            "main",
+            "missing",
+            "the repository has no commit yet",
+            "Missions start from a commit: `git add -A && git commit -m start` makes one.",
+        )
         return
     main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
     yield Finding("main", "ok", f"work is merged into {main}")

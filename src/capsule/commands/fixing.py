@@ -18,6 +18,7 @@ from capsule.project import Project
 from capsule.settings import PROJECT_TOML
 from capsule.system.files import write_atomically
 from capsule.wiring import SKILLS
+from capsule.workspaces.repository import dirty_paths
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ def agreed(fixes: Sequence[Fix], *, yes: bool) -> bool:
         return False
 
 
-def apply(fixes: Sequence[Fix]) -> None:
+def apply(fixes: Sequence[Fix], project: Project) -> None:
     for fix in fixes:
         tell(f"fixing: {fix.words}")
         fix.apply()
+    if left := [path for path in dirty_paths(project.git) if path in (CONFIG, IGNORE)]:
+        say(f"uncommitted: {', '.join(left)}\n  git add {' '.join(left)} && git commit -m 'Settings for Capsule'")

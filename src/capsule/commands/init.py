@@ -55,6 +55,9 @@ SETTINGS = """\
 project:
   prefix: {prefix}    # ids of new items begin with it
 {tracker}
+# The agent that does the work. `capsule doctor` says which are installed.
+# agent: claude
+
 # Items above these levels need your approval.
 # guardrails: {{max_size: medium, max_complexity: medium, max_risk: low}}
 

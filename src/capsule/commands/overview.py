@@ -12,14 +12,17 @@ from capsule.commands.arguments import say
 from capsule.commands.item_table import ADD
 from capsule.commands.watching import JournalWatcher
 from capsule.core.campaign import is_container
+from capsule.core.errors import CapsuleError
 from capsule.core.inbox import Question, needs_you
 from capsule.core.item import Item
 from capsule.core.outline import OutlineEntry, outline
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import count
-from capsule.project import has_tracker, open_project
+from capsule.project import Project, has_tracker, open_project
 from capsule.reports.style import Style, clean
 from capsule.system.git import NotARepository
+from capsule.system.process import SupervisorClient
+from capsule.wiring import agent_maker
 
 _MOST = 5
 _NO_PROJECT = """\
@@ -53,8 +56,20 @@ def run(_: argparse.Namespace) -> int:
     questions = questions_of(project, board)
     for line in _lines(entries, questions):
         say(line)
-    _say_next(*_next(entries, questions, items))
+    command, what = _next(entries, questions, items)
+    if command.startswith("capsule run") and (lacking := _missing_agent(project)):
+        command, what = "capsule doctor", f"says how to get the agent: {lacking}"
+    _say_next(command, what)
     return 0
+
+
+def _missing_agent(project: Project) -> str:
+    """Say why the chosen agent cannot be started; '' where it can. Nothing is started to find out."""
+    try:
+        agent_maker(project.settings, project.root, SupervisorClient(), None)("", "").check()
+    except CapsuleError as fault:
+        return clean(fault.message)
+    return ""
 
 
 def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> Iterator[str]:
