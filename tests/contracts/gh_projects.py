@@ -8,42 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from capsule.core.item import Item, Status
 from capsule.settings import GitHubOptions
 from capsule.trackers._gh import Patience
-from capsule.trackers.github import PREFIX, GitHubTracker
+from capsule.trackers.github import GitHubTracker
 from tests.contracts import fake_gh
 from tests.contracts.fake_gh.hub import NAME, OWNER, Row, new_hub
-from tests.contracts.tracker_suite import ITEMS
 
 REPOSITORY = f"{OWNER}/{NAME}"
-LABEL = "capsule"
-NUMBERS = {item.id: number for number, item in enumerate(ITEMS, 1)}
-NAMES = {name: f"{PREFIX}{number}" for name, number in NUMBERS.items()} | {
-    "demo-1.1.7": f"{PREFIX}33",  # nobody's
-    "demo-33": f"{PREFIX}98",
-    "demo-77": f"{PREFIX}97",
-}
-_KINDS = {"bug": "bug", "feature": "enhancement", "epic": "epic"}
-
-
-def issue(item: Item) -> dict[str, Any]:
-    """The issue that somebody would write for an item of the suite."""
-    lines = [
-        *[f"Part of #{NUMBERS[name]}" for name in [item.parent] if name],
-        *[f"Depends on #{NUMBERS[other]}" for other in item.dependencies],
-    ]
-    block = "\n".join(("", "", "<!-- capsule: -->", *lines, "<!-- /capsule -->")) if lines else ""
-    labels = [
-        LABEL,
-        *[label for kind, label in _KINDS.items() if kind == item.type],
-        *[f"P{item.priority}"] * (item.priority != 2),
-        *["blocked"] * (item.status is Status.BLOCKED),
-        *item.tags,
-    ]
-    state = "CLOSED" if item.status is Status.DONE else "OPEN"
-    body = f"{item.description}{block}"
-    return {"number": NUMBERS[item.id], "title": item.title, "body": body, "labels": labels, "state": state}
 
 
 def environment(folder: Path, home: Path) -> dict[str, str]:

@@ -244,6 +244,28 @@ def test_a_change_that_took_although_gh_died_is_believed(tmp_path: Path) -> None
     assert asked.item("GH-1").status is Status.DONE
 
 
+def test_what_is_edited_keeps_what_the_issue_depends_on(tmp_path: Path) -> None:
+    asked = tracker(tmp_path, {"number": 1}, {"number": 2, "labels": [*OURS, "ui", "bug", "P1"]})
+    name = asked.add(NewItem(title="Old", description="as it was", dependencies=("GH-1",), reference="capsule/add/1"))
+    asked.change(name, {"title": "--web", "description": "- new\n$(id)", "priority": 0, "tags": ["a,b"], "type": "bug"})
+    now = asked.item(name)
+    assert (now.title, now.description, now.type, now.priority) == ("--web", "- new\n$(id)", "bug", 0)
+    assert (now.tags, now.dependencies) == (("a,b",), ("GH-1",))
+    assert asked.add(NewItem(title="Else", reference="capsule/add/1")) == name
+    asked.change("GH-2", {"type": "task", "priority": 2, "tags": ["ui"]})
+    assert issue(tmp_path, 2)["labels"] == [*OURS, "ui"]
+    with pytest.raises(Refused, match=r"cannot be changed from here"):
+        asked.change("GH-2", {"dependencies": ["GH-1"]})
+
+
+def test_an_issue_is_held_by_its_label(tmp_path: Path) -> None:
+    asked = tracker(tmp_path, {"number": 1})
+    asked.change("GH-1", {"status": "blocked"})
+    assert asked.item("GH-1").status is Status.BLOCKED
+    asked.reopen("GH-1")
+    assert asked.item("GH-1").status is Status.READY
+
+
 # ---- what can be wrong
 
 

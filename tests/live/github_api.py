@@ -216,6 +216,7 @@ def _row_of(hub: Row, identity: str) -> Row:
 def _update(hub: Row, _: str, given: dict[str, Any]) -> dict[str, Any]:
     new = given["input"]
     row = _row_of(hub, new["id"])
+    row |= {name: new[name] for name in ("title", "body") if new.get(name) is not None}
     if new.get("assigneeIds") is not None:
         row["assignees"] = _without_id(new["assigneeIds"])
     return {"updateIssue": {"__typename": ""}}

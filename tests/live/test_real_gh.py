@@ -21,9 +21,13 @@ from tests.contracts import fake_gh, gh_projects
 from tests.contracts.fake_gh.hub import new_hub
 from tests.contracts.fake_gh.program import FIELDS as KNOWN_FIELDS
 from tests.contracts.fake_gh.program import FLAGS
-from tests.contracts.tracker_suite import ITEMS, TrackerContract
 from tests.live.github_api import served
 from tests.live.install import gh
+
+pytest.register_assert_rewrite("tests.contracts.tracker_suite")
+
+from tests.contracts import gh_suite  # noqa: E402 - it has the items of the suite
+from tests.contracts.tracker_suite import ITEMS, TrackerContract  # noqa: E402 - rewritten before it is imported
 
 _GH = gh()  # before any test changes the environment
 pytestmark = pytest.mark.skipif(not _GH.exists(), reason="gh cannot be had: `make live` unpacks Debian's")
@@ -48,13 +52,13 @@ def said(argv: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, objec
 
 class TestRealGh(TrackerContract):
     has_no: ClassVar = ("acceptance",)
-    names: ClassVar = gh_projects.NAMES
+    names: ClassVar = gh_suite.NAMES
 
     @pytest.fixture(scope="class")
     @classmethod
     def tracker(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
         folder = tmp_path_factory.mktemp("gh")
-        (folder / "hub.json").write_text(json.dumps(new_hub([gh_projects.issue(item) for item in ITEMS])))
+        (folder / "hub.json").write_text(json.dumps(new_hub([gh_suite.issue(item) for item in ITEMS])))
         with real(folder) as env:
             yield gh_projects.opened(folder, None, env)
 
@@ -78,6 +82,8 @@ SCRIPT = (
     ("issue", "edit", "1", "--add-label=in-progress"),
     ("issue", "edit", "1", "--add-label=documentation", "--remove-label=bug"),
     ("issue", "edit", "1", "--add-assignee=@me"),
+    ("issue", "edit", "1", "--title=--web", "--body=$(id)\ntwo", "--add-label=enhancement"),
+    ("issue", "edit", "1", "--body="),
     ("issue", "edit", "1", "--add-assignee=bob"),
     ("issue", "edit", "9", "--add-assignee=@me"),
     ("issue", "comment", "1", "--body=--force\n$(id)"),

@@ -25,12 +25,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from capsule.core.errors import Refused, SettingsError, TrackerError, UnknownItem
-from capsule.core.item import HELD, Blocked, Item, NewItem, Status, check_id, with_holders
+from capsule.core.item import HELD, Blocked, Item, ItemValues, NewItem, Status, check_id, with_holders
 from capsule.core.text import cleaned
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.settings import GitHubOptions
 from capsule.system.lock import held
-from capsule.trackers import BaseTracker, unknown
+from capsule.trackers import BaseTracker, cannot_change, unknown
 from capsule.trackers._gh import Gh, GhAnswer, Patience
 
 _T = TypeVar("_T")
@@ -44,6 +44,8 @@ LOCK_WAIT = 120.0
 TYPES = {"bug": "bug", "epic": "epic", "enhancement": "feature", "documentation": "docs"}
 PRIORITIES = {f"P{number}": number for number in range(5)}
 USUAL_PRIORITY = 2
+EDITS = ("title", "description", "type", "priority", "tags", "status")
+"""What can be changed from here: what an issue depends on, or is part of, is said in its own words."""
 
 _LONGEST_TITLE = 256
 _LONGEST_TEXT = 60_000
@@ -150,8 +152,14 @@ class GitHubTracker(BaseTracker):
         self._left_out: tuple[str, ...] = ()
         asked = " and ".join(_asked(options))
         self.traits = TrackerTraits(
-            own_commands={"add": "gh issue create", "show": "gh issue view {}", "reopen": "gh issue reopen {}"},
+            own_commands={
+                "add": "gh issue create",
+                "show": "gh issue view {}",
+                "edit": "gh issue edit {}",
+                "reopen": "gh issue reopen {}",
+            },
             id_prefix=PREFIX,
+            edits=EDITS,
             empty=f"No open issue on GitHub {asked}. Add one" if asked else "No open issues on GitHub. Add one",
         )
 
@@ -219,9 +227,8 @@ class GitHubTracker(BaseTracker):
         for number, issue in table.issues.items():
             if new.reference and _reference_of(issue) == new.reference:
                 return f"{PREFIX}{number}"
-        title = cleaned(new.title).strip()[:_LONGEST_TITLE].rstrip()
         marks = {"--label": _as_list(self._labels_of(new)), "--milestone": self._options.milestone}
-        given = {"--title": title, "--body": _body(new), **marks, "--assignee": self._options.assignee}
+        given = {"--title": _title(new.title), "--body": _body(new), **marks, "--assignee": self._options.assignee}
         args = ["issue", "create", *(f"{flag}={value}" for flag, value in given.items() if value or flag == "--body")]
         answer = self._run_with_labels(*args)
         found = _NUMBER_OF_URL.search(answer.out)
@@ -236,6 +243,40 @@ class GitHubTracker(BaseTracker):
 
     def comment(self, item_id: str, text: str) -> None:
         self._say(self._issue(item_id).number, text)
+
+    def change(self, item_id: str, values: ItemValues) -> None:
+        """Change what labels, title and description say; our lines below the description stay."""
+        if values.keys() - EDITS:
+            raise cannot_change(self.item(item_id).id, self.name, self.traits)
+        with self.writing():
+            item, issue = self.item(item_id), self._issue(item_id)
+            block = _OURS.search(issue.text)
+            given = {"title": _title(str(values.get("title", "")))} if "title" in values else {}
+            if "description" in values:
+                parts = [_cut(str(values["description"] or "")).rstrip("\n"), *([block[0].strip()] if block else [])]
+                given["body"] = "\n\n".join(filter(None, parts))
+            add, remove = self._labels_to_change(issue, item, values)
+            if values.get("status") == Status.BLOCKED:
+                add.append(self._options.blocked)
+            if given or add or remove:
+                self._edit(issue, add, remove, given)
+
+    def _labels_to_change(self, issue: Issue, item: Item, values: ItemValues) -> tuple[list[str], list[str]]:
+        """Return the labels to add and to remove for another type, priority or tags."""
+        types, priorities = _folded(self._options.types, TYPES), _folded(self._options.priorities, PRIORITIES)
+        add: list[str] = []
+        gone: list[str] = []
+        there = [label.name for label in issue.labels]
+        if "type" in values and values["type"] != item.type:
+            gone += [label for label in there if label.casefold() in types]
+            add += self._label_of_type(str(values["type"]))
+        if "priority" in values and values["priority"] != item.priority:
+            gone += [label for label in there if label.casefold() in priorities]
+            add += self._label_of_priority(int(str(values["priority"])))
+        if isinstance(tags := values.get("tags"), list):
+            gone += [tag for tag in item.tags if tag not in tags]
+            add += [cleaned(tag) for tag in tags if tag not in item.tags]
+        return add, gone
 
     # ---- reading
 
@@ -349,13 +390,19 @@ class GitHubTracker(BaseTracker):
 
     # ---- changing
 
-    def _edit(self, issue: Issue, add: Sequence[str], remove: Sequence[str]) -> None:
-        flags = (("--add-label", add), ("--remove-label", remove))
-        args = [f"{flag}={_as_list(labels)}" for flag, labels in flags if labels]
+    def _edit(
+        self, issue: Issue, add: Sequence[str], remove: Sequence[str], texts: Mapping[str, str] | None = None
+    ) -> None:
+        given = texts or {}
+        labels = {"add-label": _as_list(add) if add else "", "remove-label": _as_list(remove) if remove else ""}
+        flags = {**given, **{flag: value for flag, value in labels.items() if value}}
 
         def is_so(now: Issue) -> bool:
-            return all(map(now.has, add)) and not any(map(now.has, remove))
+            said = {"title": cleaned(now.title), "body": now.text.strip()}
+            same = all(said[name] == text.strip() for name, text in given.items())
+            return same and all(map(now.has, add)) and not any(map(now.has, remove))
 
+        args = [f"--{flag}={value}" for flag, value in flags.items()]
         self._change(issue, is_so, "issue", "edit", str(issue.number), *args)
 
     def _change(self, issue: Issue, is_so: Callable[[Issue], bool], *args: str) -> None:
@@ -395,19 +442,23 @@ class GitHubTracker(BaseTracker):
             raise self._gh.fault(answer)
 
     def _labels_of(self, new: NewItem) -> list[str]:
-        found = [*self._options.labels]
+        kinds = (*self._label_of_type(new.type), *self._label_of_priority(new.priority))
+        return [*self._options.labels, *kinds, *map(cleaned, new.tags)]
+
+    def _label_of_type(self, kind: str) -> list[str]:
+        """Return the first label that stands for it; none for a task, which is what an issue is without one."""
         types = {**self._options.types, **TYPES}
-        if new.type != "task":
-            label = next((label for label, kind in types.items() if kind == new.type), "")
-            if not label:
-                known = ", ".join(dict.fromkeys(types.values()))
-                hint = f"It is task, {known}, or what a label in tracker.github.types stands for."
-                raise Refused(f"No label stands for the type {new.type!a}.", hint)
-            found.append(label)
-        if new.priority != USUAL_PRIORITY:
-            priorities = {**self._options.priorities, **PRIORITIES}
-            found.append(next(label for label, number in priorities.items() if number == new.priority))
-        return [*found, *map(cleaned, new.tags)]
+        found = [label for label, known in types.items() if known == kind][:1]
+        if not found and kind != "task":
+            known = ", ".join(dict.fromkeys(types.values()))
+            hint = f"It is task, {known}, or what a label in tracker.github.types stands for."
+            raise Refused(f"No label stands for the type {kind!a}.", hint)
+        return found if kind != "task" else []
+
+    def _label_of_priority(self, number: int) -> list[str]:
+        priorities = {**self._options.priorities, **PRIORITIES}
+        found = [label for label, known in priorities.items() if known == number][:1]
+        return found if number != USUAL_PRIORITY else []
 
 
 def _number_of(item_id: str) -> int | None:
@@ -483,6 +534,10 @@ def _body(new: NewItem) -> str:
         return text
     block = "\n".join((f"<!-- capsule: {cleaned(new.reference)} -->", *lines, "<!-- /capsule -->"))
     return f"{text}\n\n{block}" if text else block
+
+
+def _title(text: str) -> str:
+    return cleaned(text).strip()[:_LONGEST_TITLE].rstrip()
 
 
 def _cut(text: str) -> str:

@@ -18,7 +18,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     "issue list": ("state", "limit", "label", "assignee", "milestone", "json"),
     "issue view": ("json",),
     "issue create": ("title", "body", "label", "assignee", "milestone"),
-    "issue edit": ("add-label", "remove-label", "add-assignee", "remove-assignee"),
+    "issue edit": ("title", "body", "add-label", "remove-label", "add-assignee", "remove-assignee"),
     "issue close": (),
     "issue comment": ("body",),
     "label create": ("color",),
@@ -192,6 +192,7 @@ def _edit(hub: Row, words: list[str], values: dict[str, str]) -> tuple[str, str]
     row = _row(hub, words)
     add, remove = (_labels(hub, values.get(f"{how}-label", "")) for how in ("add", "remove"))
     join, leave = (_people(hub, values.get(f"{how}-assignee", "")) for how in ("add", "remove"))
+    row |= {name: values[name] for name in ("title", "body") if name in values}
     row["labels"] = [name for name in dict.fromkeys((*row["labels"], *add)) if name not in remove]
     row["assignees"] = [name for name in dict.fromkeys((*row["assignees"], *join)) if name not in leave]
     return f"{hubs.url(row['number'])}\n", ""
