@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -19,7 +20,7 @@ from capsule.core.event import Accepted
 from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
-from capsule.core.text import did_you_mean, one_line
+from capsule.core.text import count, did_you_mean, one_line
 from capsule.core.workflow import Workflow
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
@@ -69,10 +70,21 @@ class ItemDraft(Struct, frozen=True):
     type: str = ""
     priority: str = ""
     parent: str = ""
+    reference: str = ""
+    """Where it comes from, such as the address of an issue: what has the same is not added again."""
 
 
 def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> tuple[str, tuple[str, ...]]:
     """Put an item into the tracker; return its id and warnings."""
+    draft = checked_draft(project, draft)
+    changes = _changes_of(project, no_commit=no_commit)
+    for other in draft.depends_on:
+        _check_known(project.tracker, other, "to depend on")
+    return changes.add(draft)
+
+
+def checked_draft(project: Project, draft: ItemDraft) -> ItemDraft:
+    """Return the draft with its levels in full; refuse fields that this tracker's items do not have."""
     draft = replace(
         draft,
         **{name: level_of(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
@@ -84,10 +96,14 @@ def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> 
     if given:
         this, whose = traits.described.format(project.tracker.name), "a backlog" if given[0] in LEVELS else "beads"
         raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
-    changes = _changes_of(project, no_commit=no_commit)
-    for other in draft.depends_on:
-        _check_known(project.tracker, other, "to depend on")
-    return changes.add(draft)
+    return draft
+
+
+def add_all(
+    project: Project, drafts: Sequence[ItemDraft], *, no_commit: bool = False
+) -> tuple[list[str], tuple[str, ...]]:
+    """Put items into the tracker, into a backlog by one commit; return their ids, '' for one that is there already."""
+    return _changes_of(project, no_commit=no_commit).add_all(drafts)
 
 
 def title_of(text: str) -> str:
@@ -378,7 +394,7 @@ class _TrackerChanges:
             parent=draft.parent,
             tags=draft.tags,
             dependencies=draft.depends_on,
-            reference=f"capsule/add/{os.urandom(8).hex()}",
+            reference=draft.reference or f"capsule/add/{os.urandom(8).hex()}",
         )
         try:
             return self._tracker.add(new), ()
@@ -386,6 +402,11 @@ class _TrackerChanges:
             if draft.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
                 refused.hint = f"--type is {TYPES}."
             raise
+
+    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+        before = {item.id for item in self._tracker.under("")}
+        added = [self.add(draft)[0] for draft in drafts]
+        return ["" if name in before else name for name in added], ()
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
         item, halt = held.item, held.mission.halt if held.mission.under_way else None
@@ -424,30 +445,45 @@ class _TrackerChanges:
         return ()
 
 
+def _values_of(draft: ItemDraft) -> dict[str, Value]:
+    """Return the fields of a new item of a backlog."""
+    given: dict[str, Value] = {
+        "description": draft.description,
+        **{name: getattr(draft, name) for name in LEVELS},
+        "origin": draft.reference,
+        "tags": list(draft.tags),
+        "dependencies": list(draft.depends_on),
+    }
+    return {
+        "title": draft.title,
+        "status": Status.NEW.value,
+        **{name: value for name, value in given.items() if value},
+    }
+
+
 class _CommittedChanges(_TrackerChanges):
     """Change items by a commit of their tracker's files, or only save them."""
 
     def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
+        names, warnings = self._add([draft], lambda first: tagged(first, "ADD", draft.title))
+        return names[0], warnings
+
+    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+        words = count(len(drafts), "item")
+        return self._add(drafts, lambda first: tagged(first, "IMPORT", words)) if drafts else ([], ())
+
+    def _add(self, drafts: Sequence[ItemDraft], subject: Callable[[str], str]) -> tuple[list[str], tuple[str, ...]]:
         project, at = self._project, SystemClock().now()
-        given: dict[str, Value] = {
-            "description": draft.description,
-            **{name: getattr(draft, name) for name in LEVELS},
-            "tags": list(draft.tags),
-            "dependencies": list(draft.depends_on),
-        }
-        values = {
-            "title": draft.title,
-            "status": Status.NEW.value,
-            **{name: value for name, value in given.items() if value},
-        }
-        new = Exists(f"add/{os.urandom(8).hex()}", {**values, "created": at, "updated": at})
+        new = [
+            Exists(f"add/{os.urandom(8).hex()}", {**_values_of(each), "created": at, "updated": at}) for each in drafts
+        ]
         lock = FileLock(project.state_folder / "locks" / "add.lock")
         lock.acquire(_PATIENCE)
         with lock:  # one at a time: the commit's first line names an id that nobody else has taken
             last = cast("CommittedTracker", self._tracker).last_id
-            subject = tagged(f"{project.settings.project.prefix}-{last + 1:03}", "ADD", draft.title)
-            booked, warnings = record(project, subject, (new,), no_commit=self._no_commit)
-        return booked.added[0], warnings
+            message = subject(f"{project.settings.project.prefix}-{last + 1:03}")
+            booked, warnings = record(project, message, new, no_commit=self._no_commit)
+        return [*booked.added], warnings
 
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
         mission = held.mission

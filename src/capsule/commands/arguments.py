@@ -68,13 +68,13 @@ def parse(name: str, words: list[str]) -> argparse.Namespace:
     return parser_for(name).parse_args(words, argparse.Namespace(words=words))
 
 
-def text_of(option: str | None) -> str:
+def text_of(option: str | None, most: int = LARGEST_TEXT) -> str:
     """Return an option's text; `-` reads it from stdin."""
     if option != "-":
         return plain(option or "")
-    data = sys.stdin.buffer.read(LARGEST_TEXT + 1)
-    if len(data) > LARGEST_TEXT:
-        raise UsageError(f"The text is larger than {LARGEST_TEXT // 1024} KiB.", "Put it into a file of the project.")
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"The text is larger than {most // 1024} KiB.", "Put it into a file of the project.")
     return plain(data.decode(errors="replace"))
 
 

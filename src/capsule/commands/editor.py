@@ -35,9 +35,10 @@ def edited(file: Path, text: str) -> str:
     return text_of_file(file)
 
 
-def text_of_file(file: Path) -> str:
+def text_of_file(file: Path, most: int = LARGEST_TEXT) -> str:
     """Read a text that a person wrote; refuse one that is too large."""
     try:
-        return read_regular(file, LARGEST_TEXT).decode(errors="replace")
+        return read_regular(file, most).decode(errors="replace")
     except OSError as fault:
-        raise UsageError(f"{file} cannot be read: {fault.strerror}.", "Name a text file of at most 256 KiB.") from None
+        hint = f"Name a text file of at most {most // 1024} KiB."
+        raise UsageError(f"{file} cannot be read: {fault.strerror}.", hint) from None

@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Items": {
         "init": Verb("init", "create a backlog in this project"),
         "add": Verb("add", "add an item to the tracker: a backlog, or beads"),
+        "import": Verb("import_items", "add many items: a Markdown list, CSV, or the JSON of `gh issue list`"),
         "status": Verb("status", "list open items, what they wait for, and missions under way"),
         "questions": Verb("questions", "list what needs you, whole, with the commands that answer"),
         "answer": Verb("answer", "answer what needs you: a question, a decision, a refuted claim"),
@@ -43,6 +44,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "edit": Verb("edit", "change title, description, levels, tags, priority or parent of items"),
         "depend": Verb("depend", "have items wait for others, or not any more"),
         "hold": Verb("hold", "put items on hold, with the reason"),
+        "reopen": Verb("reopen", "take items up again that are done, closed or have failed"),
+        "undo": Verb("undo", "take back the last verb that changed the backlog"),
         "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
         "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),

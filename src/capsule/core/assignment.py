@@ -22,6 +22,8 @@ class Exists(msgspec.Struct, frozen=True, omit_defaults=True, tag="exists", tag_
     values: dict[str, Value]
     unless_known: bool = False
     """Skip it if an item with the same title exists or was archived."""
+    id: str = ""
+    """Of an item that comes back: the id that it had."""
 
 
 class Absent(msgspec.Struct, frozen=True, tag="absent", tag_field="what"):

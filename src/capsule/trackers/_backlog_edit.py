@@ -136,6 +136,11 @@ class _Plan:
 
     def _add(self, wanted: Exists) -> None:
         title = _told_apart(str(wanted.values["title"]))
+        if wanted.id:
+            if self._title_of(wanted.id) is None:
+                values = {name: value for name, value in _meant(wanted.values).items() if value}
+                self.added[wanted.id] = {"id": wanted.id, **values}
+            return
         if self._ids and self._title_of(self._ids[0]) == title:
             self._ids.pop(0)
             return

@@ -1,0 +1,53 @@
+"""Add many items at once, and leave out what the tracker knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from msgspec import convert
+
+from capsule.app.moves import ItemDraft, add_all, checked_draft
+from capsule.core.importing import Imported
+from capsule.core.item import check_id
+from capsule.core.project_log import same_title
+from capsule.project import Project
+
+
+class Entry(NamedTuple):
+    """What becomes of one entry of the list."""
+
+    draft: ItemDraft
+    known_as: str = ""
+    """The item that has the same reference or title already; '' for a new one."""
+
+
+def plan_import(project: Project, entries: Sequence[Imported]) -> list[Entry]:
+    """Say of each entry whether it is new; refuse all where one has fields that the tracker's items do not have."""
+    tracker = project.tracker
+    items = tracker.under("")
+    by_title = {same_title(title): name for name, title in tracker.done_since("")}
+    by_title |= {same_title(item.title): item.id for item in items}
+    by_reference = {item.origin: item.id for item in items if item.origin}
+    return [*_planned(project, entries, by_title, by_reference)]
+
+
+def _planned(
+    project: Project, entries: Sequence[Imported], by_title: dict[str, str], by_reference: dict[str, str]
+) -> Iterator[Entry]:
+    for entry in entries:
+        reference = entry.reference or f"capsule/import/{sha256(entry.title.encode()).hexdigest()[:16]}"
+        given = convert({**entry.fields, "title": entry.title, "tags": entry.tags, "reference": reference}, ItemDraft)
+        draft = checked_draft(project, given)
+        if draft.parent:
+            project.tracker.item(check_id(draft.parent))
+        title = same_title(draft.title) or draft.title
+        known = by_reference.get(reference) or by_title.get(title, "")
+        by_title.setdefault(title, "an entry above")
+        yield Entry(draft, known)
+
+
+def import_all(project: Project, plan: Sequence[Entry], *, no_commit: bool) -> tuple[list[str], tuple[str, ...]]:
+    """Add what is new; return the ids, '' for what its tracker had all the same, and warnings."""
+    return add_all(project, [entry.draft for entry in plan if not entry.known_as], no_commit=no_commit)

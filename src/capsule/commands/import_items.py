@@ -1,0 +1,69 @@
+"""Add many items at once, from a file or from stdin.
+
+It takes a Markdown list (an entry at the margin is a title, what is indented below it the description; `- [x]` is left
+out), CSV with a column `title` (and description, tags, size, complexity, risk, impact, type, priority, parent, url), or
+the JSON of `gh issue list`. What the tracker has already, by its reference or its title, is skipped: the same list can
+be imported again. A backlog is changed by one commit.
+
+  capsule import ideas.md --dry-run          what it would add, and what it would skip
+  capsule import ideas.md --tag q3
+  capsule import export.csv
+  gh issue list --label bug --json number,title,body,labels,url | capsule import -
+
+Exit code: 0 added, or nothing is new; 1 a parent is unknown, or the tracker refuses it; 2 usage, or there are no items
+in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from capsule.app.importing import Entry, import_all, plan_import
+from capsule.commands.arguments import commit_option, plain, say, text_of, warn
+from capsule.commands.editor import text_of_file
+from capsule.core.importing import read_items
+from capsule.core.text import count
+from capsule.project import open_project
+from capsule.reports.style import clean
+
+_LARGEST = 16 * 1024 * 1024
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the list; - is stdin")
+    parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="a tag for all of them")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be added")
+    commit_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    text = text_of("-", _LARGEST) if args.file == "-" else plain(text_of_file(Path(args.file), _LARGEST))
+    tags = tuple(filter(None, map(plain, args.tag)))
+    entries = [replace(each, tags=(*each.tags, *tags)) for each in read_items(text)]
+    project = open_project(args.project_dir)
+    plan = plan_import(project, entries)
+    new = [entry for entry in plan if not entry.known_as]
+    if args.dry_run:
+        for entry in new:
+            say(f"would add  {clean(entry.draft.title)}")
+        _say_skipped(plan)
+        say(f"{count(len(new), 'item')} would be added, {len(plan) - len(new)} skipped. Nothing was changed.")
+        return 0
+    names, warnings = import_all(project, plan, no_commit=args.no_commit)
+    warn(warnings)
+    for name, entry in zip(names, new, strict=True):
+        say(f"{name}  {clean(entry.draft.title)}" if name else f"skipped  {clean(entry.draft.title)} (known)")
+    _say_skipped(plan)
+    added = sum(map(bool, names))
+    say(f"{count(added, 'item')} added, {len(plan) - added} skipped.")
+    return 0
+
+
+def _say_skipped(plan: Sequence[Entry]) -> None:
+    for entry in plan:
+        if entry.known_as:
+            say(f"skipped  {clean(entry.draft.title)} (known as {entry.known_as})")

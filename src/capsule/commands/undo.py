@@ -1,0 +1,57 @@
+"""Take back the last verb that changed the backlog; again, the one before it.
+
+That is what `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete` and
+`close` did, with one commit that reverts theirs in the backlog and its worklog, and changes nothing else. It says what
+it took back. Where the same was changed again since, nothing is undone. An item that comes back has the id that it had;
+a mission that was ended with it stays ended, and its work is kept where the verb said.
+
+  capsule undo
+
+Trackers other than a backlog have no such history: use `capsule edit`, or the tracker itself. For a merge, this prints
+the command that reverts it, and does nothing:
+
+  capsule undo WRK-003
+
+Exit code: 0 undone, or the command is printed; 1 there is nothing to undo, or it is refused; 3 the item is running.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from capsule.app.missions import known_mission
+from capsule.app.undoing import undo
+from capsule.commands.arguments import item_argument, say
+from capsule.core.errors import Refused
+from capsule.core.item import check_id
+from capsule.project import Project, open_project
+from capsule.reports.style import clean
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    item_argument(parser, nargs="?")
+
+
+def run(args: argparse.Namespace) -> int:
+    project = open_project(args.project_dir)
+    if args.item:
+        return _of_a_merge(project, check_id(args.item))
+    undone = undo(project)
+    say(f"Undone: {clean(undone.verb.subject)}")
+    say("  again:  capsule undo takes back the one before it")
+    return 0
+
+
+def _of_a_merge(project: Project, mission: str) -> int:
+    """Say how a merge is reverted; a revert is work of its own, and its tests are to be run."""
+    state = known_mission(project, mission)
+    merged = state.facts.get("merged", "")
+    if not merged:
+        hint = "`capsule undo` takes back the last verb that changed the backlog."
+        raise Refused(f"{mission} is not merged, so there is no merge to revert.", hint)
+    parents = project.git.commit(merged).parents
+    say(f"{mission} was merged into {state.into} as {merged[:12]}. This reverts it:")
+    say(f"  git switch {state.into} && git revert {'-m 1 ' if parents[1:] else ''}{merged[:12]}")
+    say(f"  its changes:  git diff {merged[:12]}^1 {merged[:12]}")
+    say(f"  then take its item up again:  capsule reopen {mission}")
+    return 0

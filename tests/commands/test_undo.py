@@ -1,0 +1,145 @@
+"""`capsule undo` and `capsule reopen`: what a verb did is taken back, and nothing else is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.core.event import MovedByHand
+from capsule.core.item import Status
+
+from .backlog_project import BacklogProject, blocked, unchanged
+from .conftest import ITEM, Project, assert_clear
+from .test_backlog_commands import an_interrupted_mission  # noqa: F401 - a fixture
+
+
+@pytest.fixture
+def committed(a_backlog: BacklogProject) -> BacklogProject:
+    """Three items, the second waits for a decision; all is committed."""
+    a_backlog.hold({"tags": "[ui]"}, blocked("decision", risk="high"), {"status": "ready"})
+    a_backlog.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")
+    return a_backlog
+
+
+@pytest.mark.promise("commands.undo")
+@pytest.mark.parametrize(
+    ("words", "subject"),
+    [
+        (("edit", "WRK-001", "--title=Sort it", "--impact=high"), "[WRK-001][EDIT] title, impact changed"),
+        (("depend", "WRK-001", "--on=WRK-003"), "[WRK-001][DEPEND] waits for WRK-003"),
+        (("hold", "WRK-003", "--reason=later"), "[WRK-003][HOLD] later"),
+        (("answer", "WRK-002", "--approve"), "[WRK-002][UNBLOCK] risk is high, above the guardrail low"),
+        (("advance", "WRK-001"), "[WRK-001][ADVANCE] new -> scoped"),
+        (("complete", "WRK-001"), "[WRK-001][ARCHIVE] Completed: Item 1"),
+        (("close", "WRK-003", "--reason=no"), "[WRK-003][ARCHIVE] Closed: Item 3 (no)"),
+    ],
+)
+def test_what_a_verb_did_is_taken_back(committed: BacklogProject, words: tuple[str, ...], subject: str) -> None:
+    before = committed.backlog.read_bytes()
+    assert committed.say(*words).code == 0
+    answer = committed.say("undo")
+    assert (answer.code, answer.err, answer.out.splitlines()[0]) == (0, "", f"Undone: {subject}")
+    assert committed.backlog.read_bytes() == before
+    assert committed.subjects()[-1] == f"[{words[1]}][UNDO] {subject}" and committed.status() == ""
+    for worklog in (committed.path / "_worklog").glob("*.md"):
+        assert "Item" not in worklog.read_text()
+
+
+@pytest.mark.promise("commands.undo")
+def test_new_items_go_and_their_ids_are_not_given_again(committed: BacklogProject) -> None:
+    committed.say("import", "-", stdin=b"- One\n- Two\n")
+    assert committed.say("undo").out.startswith("Undone: [WRK-004][IMPORT] 2 items\n")
+    assert committed.ids() == ["WRK-001", "WRK-002", "WRK-003"]
+    assert committed.say("add", "Three").out == "WRK-006  Three\n"
+
+
+@pytest.mark.promise("commands.undo")
+def test_what_came_since_stays_and_again_takes_back_the_one_before(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-001", "--title=First")
+    committed.say("edit", "WRK-003", "--title=Third")
+    committed.write("answer", "42\n")
+    committed.commit("something else")
+    assert committed.say("undo").out.startswith("Undone: [WRK-003][EDIT]")
+    assert [committed.item(name).title for name in ("WRK-001", "WRK-003")] == ["First", "Item 3"]
+    assert committed.say("undo").out.startswith("Undone: [WRK-001][EDIT]")
+    assert committed.item().title == "Item 1" and (committed.path / "answer").read_text() == "42\n"
+    with unchanged(committed):
+        assert_clear(committed.say("undo"), 1, "There is nothing to undo", "git revert")
+
+
+def test_a_mission_hears_that_its_item_was_put_back(an_interrupted_mission: BacklogProject) -> None:  # noqa: F811
+    project = an_interrupted_mission
+    project.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")
+    project.say("hold", "WRK-001", "--reason=later")
+    assert project.say("undo").code == 0
+    moved = [event for event in project.events("WRK-001") if isinstance(event, MovedByHand)]
+    assert [event.found for event in moved] == ["blocked at design", "in_progress at design"]
+
+
+@pytest.mark.promise("commands.undo")
+def test_what_was_changed_again_is_left_as_it_is(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-001", "--title=First")
+    committed.edit("title: First", "title: Best")
+    with unchanged(committed):
+        assert_clear(committed.say("undo"), 1, "BACKLOG.yaml has changes that are not committed", "git commit")
+    committed.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")
+    with unchanged(committed):
+        assert_clear(committed.say("undo"), 1, "changed again since; nothing was undone.", "capsule edit")
+
+
+def test_beads_are_not_undone_from_here(a_project: Project) -> None:
+    a_project.always |= {"CAPSULE_TRACKER": "beads-file"}
+    assert_clear(a_project.say("undo"), 1, "`capsule undo` is for the items of a backlog", "capsule edit")
+
+
+def test_of_a_merge_the_command_is_told(a_merged_mission: Project) -> None:
+    answer = a_merged_mission.say("undo", ITEM)
+    merged = a_merged_mission.git("rev-parse", "main")[:12]
+    assert answer.code == 0 and f"git switch main && git revert -m 1 {merged}\n" in answer.out
+    assert a_merged_mission.answer() == "42"
+    assert_clear(a_merged_mission.say("undo", "demo-9"), 1, "There is no mission demo-9.", "")
+
+
+# ---- reopen
+
+
+@pytest.mark.promise("commands.reopen")
+def test_what_left_the_backlog_comes_back(committed: BacklogProject) -> None:
+    committed.hold({"status": "in_progress", "phase": "prd", "tags": "[ui]"}, {})
+    committed.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")
+    committed.say("complete", "WRK-001")
+    committed.say("close", "WRK-002", "--reason=no")
+    committed.say("add", "Another")
+    answer = committed.say("reopen", "WRK-001", "WRK-002")
+    assert answer == (0, "WRK-001 is ready again: Item 1\nWRK-002 is new again: Item 2\n", "")
+    assert committed.item().tags == ("ui",) and sorted(committed.ids()) == ["WRK-001", "WRK-002", "WRK-003"]
+    assert committed.say("reopen", "WRK-001").code == 1
+    for worklog in (committed.path / "_worklog").glob("*.md"):
+        assert worklog.read_text().strip() == f"# Worklog {worklog.stem}"
+    assert committed.status() == ""
+
+
+@pytest.mark.promise("commands.reopen")
+def test_a_mission_that_failed_goes_on(a_halted_mission: Project) -> None:
+    assert a_halted_mission.say("reopen", ITEM).out == f"{ITEM} resumes at execute: capsule run {ITEM}\n"
+    a_halted_mission.say("abort", ITEM)
+    assert a_halted_mission.say("reopen", ITEM).out.endswith(f"has ended. Start over: capsule run {ITEM}\n")
+
+
+def test_what_cannot_be_reopened(committed: BacklogProject, a_merged_mission: Project) -> None:
+    with unchanged(committed):
+        assert_clear(committed.say("reopen", "WRK-003"), 1, "WRK-003 is open: it is ready.", "capsule run WRK-003")
+        assert_clear(committed.say("reopen", "WRK-002"), 1, "WRK-002 is blocked: risk is high", "questions WRK-002")
+        assert_clear(committed.say("reopen", "WRK-009"), 1, "There is no item WRK-009", "")
+    assert_clear(a_merged_mission.say("reopen", ITEM), 1, f"{ITEM} is closed in its tracker", "Reopen it")
+    assert committed.item("WRK-003").status is Status.READY
+
+
+@pytest.mark.promise("commands.reopen")
+def test_what_a_mission_has_done_is_taken_up_anew(a_backlog: BacklogProject) -> None:
+    """What it brought stays; its item is ready again, and worked on once more."""
+    a_backlog.add()
+    a_backlog.run()
+    assert a_backlog.ids() == [] and (a_backlog.path / "answer").exists()
+    assert a_backlog.say("reopen", "WRK-001") == (0, "WRK-001 is ready again: Find the answer\n", "")
+    assert a_backlog.item().assessment.impact == "high" and (a_backlog.path / "answer").read_text() == "42\n"
+    assert "WRK-001" in a_backlog.say("explain").out
