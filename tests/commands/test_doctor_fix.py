@@ -9,25 +9,14 @@ import pytest
 
 from tests.costs import eventually
 
-from .backlog_project import BacklogProject
-from .conftest import Project, Said, assert_clear, begin
+from .backlog_project import BacklogProject, begun_by_a_newcomer
+from .conftest import Project, Said, assert_clear
 from .terminal import Terminal
-
-IGNORE = "add the lines to .gitignore"
 
 
 @pytest.fixture
 def a_bare_project(tmp_path: Path) -> BacklogProject:
-    """Code and tests, a codex that is installed, no tracker, no settings."""
-    project = BacklogProject(begin(tmp_path / "shop").path, tmp_path)
-    project.test = ""
-    project.write("Makefile", "test:\n\techo fine\n")
-    project.commit("start", README="hello\n")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/codex").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "bin/codex").chmod(0o755)
-    project.always |= {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "CAPSULE_AGENT": ""}
-    return project
+    return begun_by_a_newcomer(tmp_path)
 
 
 def doctor(project: Project, *words: str) -> Said:

@@ -11,8 +11,8 @@ import pytest
 from capsule.settings import load_settings
 from tests.costs import eventually
 
-from .backlog_project import BacklogProject
-from .conftest import assert_clear, begin
+from .backlog_project import BacklogProject, begun_by_a_newcomer
+from .conftest import assert_clear
 from .terminal import Terminal
 from .test_init import SKILLS
 
@@ -21,17 +21,8 @@ CONFIG = ".capsule/config.yaml"
 
 
 @pytest.fixture
-def a_python_project(tmp_path: Path) -> BacklogProject:
-    """Tests that can be found, an agent that is installed, and nothing of Capsule."""
-    project = BacklogProject(begin(tmp_path / "shop").path, tmp_path)
-    project.write("Makefile", "test:\n\techo fine\n")
-    project.commit("start", README="hello\n")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/codex").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "bin/codex").chmod(0o755)
-    project.always |= {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "CAPSULE_AGENT": ""}
-    project.test = ""
-    return project
+def a_bare_project(tmp_path: Path) -> BacklogProject:
+    return begun_by_a_newcomer(tmp_path)
 
 
 def answering(project: BacklogProject, answers: Sequence[str]) -> tuple[int, str]:
@@ -53,60 +44,60 @@ def chosen(project: BacklogProject) -> tuple[str, str, str]:
 
 
 @pytest.mark.promise("commands.init-ask")
-def test_three_questions_have_what_was_found_as_their_answers(a_python_project: BacklogProject) -> None:
-    code, said = answering(a_python_project, ["", "", ""])
+def test_three_questions_have_what_was_found_as_their_answers(a_bare_project: BacklogProject) -> None:
+    code, said = answering(a_bare_project, ["", "", ""])
     assert code == 0, said
     assert "Installed here: codex." in said and "[codex]" in said and "[make test]" in said and "[backlog]" in said
-    assert chosen(a_python_project) == ("codex", "make test", "backlog")
-    assert a_python_project.backlog.exists() and a_python_project.status() == ""
+    assert chosen(a_bare_project) == ("codex", "make test", "backlog")
+    assert a_bare_project.backlog.exists() and a_bare_project.status() == ""
 
 
 @pytest.mark.promise("commands.init-ask")
-def test_other_answers_are_written_and_unknown_ones_asked_again(a_python_project: BacklogProject) -> None:
-    code, said = answering(a_python_project, ["gemni", "gemini", 'sh -c "exit 0" # ü', "github"])
+def test_other_answers_are_written_and_unknown_ones_asked_again(a_bare_project: BacklogProject) -> None:
+    code, said = answering(a_bare_project, ["gemni", "gemini", 'sh -c "exit 0" # ü', "github"])
     assert code == 0, said
     assert "Did you mean `gemini`?" in said and "gemini is not installed here yet" in said
-    assert chosen(a_python_project) == ("gemini", 'sh -c "exit 0" # ü', "github")
-    assert not a_python_project.backlog.exists() and not (a_python_project.path / "changes").exists()
+    assert chosen(a_bare_project) == ("gemini", 'sh -c "exit 0" # ü', "github")
+    assert not a_bare_project.backlog.exists() and not (a_bare_project.path / "changes").exists()
 
 
-def test_settings_that_are_there_are_kept(a_python_project: BacklogProject) -> None:
-    a_python_project.write(CONFIG, "# mine\nagent: claude\nverify: warn")
-    a_python_project.commit("mine")
-    code, said = answering(a_python_project, ["codex", "none", "backlog"])
+def test_settings_that_are_there_are_kept(a_bare_project: BacklogProject) -> None:
+    a_bare_project.write(CONFIG, "# mine\nagent: claude\nverify: warn")
+    a_bare_project.commit("mine")
+    code, said = answering(a_bare_project, ["codex", "none", "backlog"])
     assert code == 0, said
     assert f"kept   `agent` as {CONFIG} has it" in said
-    text = (a_python_project.path / CONFIG).read_text()
+    text = (a_bare_project.path / CONFIG).read_text()
     assert text == '# mine\nagent: claude\nverify: warn\nevidence: {test: "none"}\ntracker: backlog\n'
 
 
-def test_without_a_terminal_nothing_is_asked_and_nothing_made(a_python_project: BacklogProject) -> None:
-    before = a_python_project.footprint()
-    assert_clear(a_python_project.say("init", "--ask"), 2, "--ask needs a terminal", "set `agent` and `evidence.test`")
-    assert a_python_project.footprint() == before
+def test_without_a_terminal_nothing_is_asked_and_nothing_made(a_bare_project: BacklogProject) -> None:
+    before = a_bare_project.footprint()
+    assert_clear(a_bare_project.say("init", "--ask"), 2, "--ask needs a terminal", "set `agent` and `evidence.test`")
+    assert a_bare_project.footprint() == before
 
 
-def test_whoever_hangs_up_has_changed_nothing(a_python_project: BacklogProject) -> None:
-    before = a_python_project.footprint()
-    code, said = answering(a_python_project, ["codex", HANG_UP])
+def test_whoever_hangs_up_has_changed_nothing(a_bare_project: BacklogProject) -> None:
+    before = a_bare_project.footprint()
+    code, said = answering(a_bare_project, ["codex", HANG_UP])
     assert code == 2 and "There was no answer; nothing was changed." in said
-    assert a_python_project.footprint() == before
+    assert a_bare_project.footprint() == before
 
 
-def test_a_project_for_github_has_settings_and_no_backlog(a_python_project: BacklogProject) -> None:
-    answer = a_python_project.say("init", "--tracker", "github")
+def test_a_project_for_github_has_settings_and_no_backlog(a_bare_project: BacklogProject) -> None:
+    answer = a_bare_project.say("init", "--tracker", "github")
     assert (answer.code, answer.err) == (0, "")
-    assert chosen(a_python_project)[2] == "github" and not a_python_project.backlog.exists()
+    assert chosen(a_bare_project)[2] == "github" and not a_bare_project.backlog.exists()
     assert answer.out.endswith("Next: capsule status\n")
-    again = a_python_project.say("init")
-    assert again.code == 0 and not a_python_project.backlog.exists()
+    again = a_bare_project.say("init")
+    assert again.code == 0 and not a_bare_project.backlog.exists()
 
 
 @pytest.mark.promise("commands.init-skills")
 def test_skills_are_written_for_every_phase_that_names_one_and_never_overwritten(
-    a_python_project: BacklogProject,
+    a_bare_project: BacklogProject,
 ) -> None:
-    project = a_python_project
+    project = a_bare_project
     mine = project.write(".claude/skills/changes/workflows/0-prd/create-prd.md", "My own.\n")
     answer = project.say("init", "--skills")
     folder = project.path / ".claude/skills/changes"
@@ -121,8 +112,8 @@ def test_skills_are_written_for_every_phase_that_names_one_and_never_overwritten
     assert "(0 skills and forms written" in project.say("init", "--skills").out
 
 
-def test_skills_that_git_ignores_are_written_and_not_committed(a_python_project: BacklogProject) -> None:
-    project = a_python_project
+def test_skills_that_git_ignores_are_written_and_not_committed(a_bare_project: BacklogProject) -> None:
+    project = a_bare_project
     project.commit("ignored", **{".gitignore": ".claude/\n"})
     assert project.say("init", "--skills").code == 0
     assert (project.path / ".claude/skills/changes/SKILL.md").exists()
