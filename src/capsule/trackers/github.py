@@ -8,7 +8,8 @@ Open issues are listed without a filter, and filtered here: asked for a label, G
 which learns of a change some seconds after it is made. What one issue is now is asked of the issue itself.
 
 Everybody can write an issue and, in their own, change every word at any time. A label is set by people who may triage;
-so by default only labelled issues are items. Their words are data: they are handed to gh and to nobody else.
+so by default only labelled issues are items. Their words are data, which no shell sees; what GitHub does not show, in a
+comment of HTML, is left out.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ _COLOUR = "ededed"
 _ID = re.compile(rf"{PREFIX}([1-9][0-9]{{0,8}})")
 _NUMBER_OF_URL = re.compile(r"/issues/([1-9][0-9]{0,8})\s*$")
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
+_CODE_OR_COMMENT = re.compile(rf"{_CODE.pattern}|<!--.*?(?:-->|\Z)", re.MULTILINE | re.DOTALL)
 _OURS = re.compile(r"\n*<!-- capsule: ?(\S*) -->.*?<!-- /capsule -->\n?", re.DOTALL)
 """What `create` writes below the description: relations, and the reference."""
 _PARENT = re.compile(r"^\s*(?:part of|parent):?\s+#([1-9][0-9]{0,8})\b", re.IGNORECASE | re.MULTILINE)
@@ -68,6 +70,10 @@ _DEPENDS = re.compile(
 _TASK = re.compile(r"^\s*[-*+] \[[ xX]\]\s+#([1-9][0-9]{0,8})\b", re.MULTILINE)
 _REFERENCE = re.compile(r"#([1-9][0-9]*)")
 _MOST_RELATIONS = 200
+
+
+def _only_code(found: re.Match[str]) -> str:
+    return found[0] if found[1] else ""
 
 
 class _Named(Struct, frozen=True):
@@ -98,6 +104,15 @@ class Issue(Struct, frozen=True, rename="camel"):
     @property
     def text(self) -> str:
         return cleaned(self.body or "")
+
+    @property
+    def shown(self) -> str:
+        """Return what GitHub shows of it: whoever labels an issue has not seen what stands in a comment of HTML."""
+        return _CODE_OR_COMMENT.sub(_only_code, self.text)
+
+    @property
+    def described(self) -> str:
+        return _CODE_OR_COMMENT.sub(_only_code, _OURS.sub("", self.text))
 
     def has(self, label: str) -> bool:
         """Tell whether it has this label; on GitHub, case makes no difference."""
@@ -286,7 +301,8 @@ class GitHubTracker(BaseTracker):
         self._left_out = ()
         if len(read) == MOST_OPEN:
             asked = [f"--label={_as_list(self._options.labels)}"] if self._options.labels else []
-            found |= {issue.number: issue for issue in self._list("open", MOST_OPEN, *asked)} if asked else {}
+            searched = self._list("open", MOST_OPEN, *asked) if asked else []
+            found = {issue.number: issue for issue in searched} | found  # what was listed is newer than the index
             self._left_out = (f"There are more than {MOST_OPEN:,} open issues; of the oldest, some may be left out.",)
         if self._options.state == "all":
             found |= {issue.number: issue for issue in self._list("closed", MOST_CLOSED)}
@@ -346,7 +362,7 @@ class GitHubTracker(BaseTracker):
         return Item(
             id=f"{PREFIX}{issue.number}",
             title=cleaned(issue.title),
-            description=_OURS.sub("", issue.text),
+            description=issue.described,
             type=next((types[label] for label in folded if label in types), "task"),
             priority=min((priorities[label] for label in folded if label in priorities), default=USUAL_PRIORITY),
             status=status,
@@ -501,14 +517,14 @@ def _folded(own: Mapping[str, _T], known: Mapping[str, _T]) -> dict[str, _T]:
 
 
 def _waits_for(issue: Issue) -> list[int]:
-    text = _CODE.sub("", issue.text)
+    text = _CODE.sub("", issue.shown)
     found = [int(number) for names in _DEPENDS.findall(text) for number in _REFERENCE.findall(names)]
     return [number for number in dict.fromkeys(found) if number != issue.number][:_MOST_RELATIONS]
 
 
 def _parents(issues: Mapping[int, Issue]) -> dict[int, int]:
     """Return what each issue is a part of: as it says itself, else the first whose task list has it."""
-    texts = {number: _CODE.sub("", issue.text) for number, issue in issues.items()}
+    texts = {number: _CODE.sub("", issue.shown) for number, issue in issues.items()}
     found = {
         int(part): number for number, text in reversed(texts.items()) for part in _TASK.findall(text)[:_MOST_RELATIONS]
     }
