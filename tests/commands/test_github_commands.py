@@ -84,6 +84,21 @@ def test_a_mission_that_ends_takes_its_claim_back(a_github_project: Project, tmp
     assert "in-progress" not in issue(tmp_path, 1)["labels"]
 
 
+def test_what_issues_cannot_do_is_refused_with_what_helps(a_github_project: Project) -> None:
+    say = a_github_project.say
+    assert_clear(say("advance", "GH-1"), 1, "for the items of a backlog", "Go on with it: capsule run GH-1")
+    assert_clear(say("add", "--size=small", "x"), 2, "--size is for a backlog", "`Depends on #12`")
+    assert_clear(say("run", "GH-2"), 2, "it is not labelled capsule", "`gh issue edit 2 --add-label=capsule`")
+    assert say("close", "GH-1", "--reason=no").code == 0
+    assert "gh issue create --label=capsule" in say("status").out
+
+
+def test_doctor_says_that_gh_is_missing(a_github_project: Project) -> None:
+    answer = a_github_project.say("doctor", "--no-tests", "--json", env={"PATH": "/usr/bin:/bin"})
+    found = {check["name"]: check for check in json.loads(answer.out)["checks"]}["tracker"]
+    assert (found["state"], "https://cli.github.com" in found["hint"], found["fix"]) == ("missing", True, "")
+
+
 def test_without_a_tracker_github_is_offered_where_its_issues_could_be_asked_for(
     a_project: Project, tmp_path: Path
 ) -> None:

@@ -463,7 +463,8 @@ def _tracker(context: _Context) -> Iterator[Finding]:
         items = tracker.items()
     except CapsuleError as fault:
         fix = None if tracker or has_tracker(project) else of_tracker(project)
-        yield Finding("tracker", "wrong" if tracker else "missing", fault.message, fault.hint, fix=fix)
+        missing = tracker is None or isinstance(fault, PrerequisiteMissing)
+        yield Finding("tracker", "missing" if missing else "wrong", fault.message, fault.hint, fix=fix)
         return
     yield Finding("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
     for warning in tracker.warnings:

@@ -166,15 +166,19 @@ class GitHubTracker(BaseTracker):
         self._me = ""
         self._left_out: tuple[str, ...] = ()
         asked = " and ".join(_asked(options))
+        quoted = shlex.quote(_as_list(options.labels)).replace("{", "{{").replace("}", "}}")
+        marks = f" --label={quoted}" if options.labels else ""
         self.traits = TrackerTraits(
             own_commands={
-                "add": "gh issue create",
+                "add": f"gh issue create{marks}",
                 "show": "gh issue view {}",
                 "edit": "gh issue edit {}",
                 "reopen": "gh issue reopen {}",
             },
             id_prefix=PREFIX,
             edits=EDITS,
+            fields_hint="An issue has --type, --priority (0 to 4) and --parent. What it depends on is a line of it: "
+            "`Depends on #12`.",
             empty=f"No open issue on GitHub {asked}. Add one" if asked else "No open issues on GitHub. Add one",
         )
 
