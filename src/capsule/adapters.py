@@ -114,9 +114,9 @@ class CommittedTracker(Tracker, Protocol):
         ids: Sequence[str] = (),
         last_given: int = 0,
     ) -> tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]:
-        """From how its files read to how they are to read, for each that changes; ids that were given; remarks."""
+        """Return the old and new content of each file that changes, ids that were given, and remarks."""
 
-    def understood(self, data: bytes) -> tuple[Mapping[str, Item], int]:
+    def parse_file(self, data: bytes) -> tuple[Mapping[str, Item], int]:
         """Return the items that such a file holds, and the last number that was given."""
 
 
@@ -213,7 +213,7 @@ class Trees(Protocol):
 
 
 class Guard(Protocol):
-    """Keeps what steers git in the repository as it was, where no sandbox keeps agents away from it."""
+    """Keep the repository's settings and hooks as they were, where no sandbox keeps agents away from them."""
 
     def snapshot(self) -> Sequence[str]:
         """Copy it, before anybody works in the place; return the breaches that a killed run left."""
@@ -255,7 +255,7 @@ class Place(Protocol):
         """Import what was committed there, checked, and take that git directory away again."""
 
     def notices(self) -> Sequence[str]:
-        """Return what was dropped or tidied up, one line each; each is told once."""
+        """Return what was dropped or tidied up since the last call, one line each."""
 
     def worklog(self) -> str:
         """Read the worklog; '' where there is none, or where it is no regular file."""
@@ -414,7 +414,7 @@ class StateWritten(Struct, frozen=True):
 
 
 class StateStore:
-    """Tells a tracker how a mission goes. This one tells it nothing: a child mission's state is kept by its parent.
+    """Tell a tracker how a mission goes. This one tells it nothing: a child mission's state is kept by its parent.
 
     `ClaimedState` claims and closes the item; `workspaces/state_store.py` commits each step with the tracker's files.
     """
@@ -429,7 +429,7 @@ class StateStore:
         """Take the claim back."""
 
     def close(self, item_id: str, reason: str) -> bool:  # noqa: ARG002
-        """Say that the item is done; return whether anybody was told."""
+        """Say that the item is done; return whether a tracker was told."""
         return False
 
     def current(self, item: Item) -> Item:
@@ -501,13 +501,13 @@ class JournalReader(Protocol):
         """Return the numbered events of a stream in order, from the one that follows number `after`."""
 
     def holder(self, stream: str) -> int | None:
-        """Return the pid that holds a stream now: 0 if it cannot be named from here, None if nobody does."""
+        """Return the pid that holds a stream now: 0 if it cannot be named from here, None if it is not held."""
 
     def epochs(self) -> Mapping[str, int]:
         """Return how often each stream was claimed: one that is not held, with the same number, has nothing new."""
 
     def version(self) -> int:
-        """Return a number that is another one once somebody else has written: the cheapest way to poll."""
+        """Return a number that changes whenever another process has written: the cheapest way to poll."""
 
     def close(self) -> None:
         """Free what reading has opened. Safe to repeat."""
@@ -584,7 +584,7 @@ class Runners(Protocol):
         """Start a mission, or go on with it."""
 
     def adopt(self, mission: str) -> None:
-        """Wait for a mission too that a queue has started which is gone."""
+        """Wait also for a mission that a queue started which has ended since."""
 
     def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None] | None:
         """Wait until one has stopped; return its mission, and the error that stopped it.
@@ -594,7 +594,7 @@ class Runners(Protocol):
 
 
 class Observer(Protocol):
-    """An observer (reports/): told of every event and of what is going on in between."""
+    """Receive every event, and the activity between events (reports/)."""
 
     def event(self, mission: str, event: Event) -> None: ...
 
@@ -614,7 +614,7 @@ class Clock(Protocol):
         """Let time pass; return False where a stop was asked for before it was over."""
 
     def chance(self) -> float:
-        """A number between 0 and 1 that nobody can foresee."""
+        """Return an unpredictable number between 0 and 1."""
 
 
 class Words(Protocol):
@@ -639,13 +639,13 @@ class Archive(Protocol):
         """Keep a text that is too long for an event in the working folder."""
 
     def text(self, mission: str, name: str) -> str:
-        """Return what `put` kept; '' where it is gone."""
+        """Return what `put` kept; '' where it no longer exists."""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
         """Return where an agent that answers by file must write; remove an earlier answer, unless it is dry."""
 
     def take_result(self, item: str, phase: str) -> bytes | str | None:
-        """Take away and return what it wrote; or say what is there in the place of a regular file of sane size."""
+        """Remove and return what it wrote, or say why what is at its path is no regular file of sane size."""
 
     def store(self, mission: str, logs: Mapping[str, str], step: str = "") -> Path:
         """Store logs and the outputs of all phases for good; an earlier archive moves aside. Safe to repeat.

@@ -127,7 +127,7 @@ class Catalog:
         ours = where.startswith(_BUILT_IN)
         data = read_plain(_PACKAGE / where.removeprefix(_BUILT_IN)) if ours else self._read(where)
         if data is None:
-            raise SettingsError(f"{where} has gone.", "Try again: somebody moved it a moment ago.")
+            raise SettingsError(f"{where} no longer exists.", "Try again: it was moved a moment ago.")
         return data
 
     def _find(self, kind: str, name: str) -> str:

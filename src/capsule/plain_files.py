@@ -47,7 +47,7 @@ def read_plain(path: Path) -> bytes | None:
 
 def as_text(data: bytes, source: str) -> str:
     if len(data) > LARGEST:
-        raise SettingsError(f"{source} is larger than {LARGEST // 1024} KiB.", "Such a file should fit a page or two.")
+        raise SettingsError(f"{source} is larger than {LARGEST // 1024} KiB.", "Shorten it to a page or two.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as fault:
@@ -66,7 +66,7 @@ def parse_yaml(data: bytes, source: str) -> object:
         words = str(fault).removeprefix("YAML parse error: ")
         position = re.search(_POSITION, words)
         where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
-        hint = "That is no valid YAML: look at this line and the ones just before it."
+        hint = "Not valid YAML: look at this line and those just before it."
         raise SettingsError(f"{where}: {re.sub(_POSITION, '', words)}.", hint) from None
     if len(documents) > 1:
         raise SettingsError(f"{source} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
@@ -107,7 +107,7 @@ def _refuse_bombs(text: str, source: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         deep = re.match(_DEEP, line) or line.startswith(" " * 10 * MOST_DEEP)
         if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
-            raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Write it flatter.")
+            raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Nest it less.")
     if (aliases := count_aliases(text)) > MOST_ALIASES:
         raise SettingsError(f"{source} uses {aliases} YAML aliases.", f"Write it out: {MOST_ALIASES} are the most.")
 

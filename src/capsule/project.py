@@ -28,7 +28,7 @@ _STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "lock
 
 
 class Project:
-    """A repository with its settings: what every command starts from. Settings are read when somebody asks for them."""
+    """A repository with its settings: what every command starts from. Settings are read at the first use."""
 
     def __init__(self, git: Git, flags: Mapping[str, object], env: Mapping[str, str] | None = None) -> None:
         self.git = git
@@ -51,28 +51,28 @@ class Project:
 
     @cached_property
     def branch(self) -> str:
-        """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
+        """Return the branch that was checked out at the first call; '' where HEAD is detached."""
         return self.git.checked_out()
 
     def file_of_its_branch(self, path: str) -> bytes | None:
-        """A file as that branch has it, where the user has switched to another one since; None where not."""
+        """Return a file as that branch has it, where the user has switched to another one since; else None."""
         if self.git.checked_out() == self.branch:
             return None
         return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
 
     @property
     def state_folder(self) -> Path:
-        """Survives `git clean -fdx`; one per repository however it is entered."""
+        """Return the folder of our state: one per repository however it is entered, and kept by `git clean -fdx`."""
         return self.git.common_dir / "capsule"
 
     @property
     def registry(self) -> Path:
-        """The folder that registers the processes which run commands here."""
+        """Return the folder that registers the processes which run commands here."""
         return self.state_folder / "keepers"
 
     @cached_property
     def tracker(self) -> Tracker:
-        """Opened when somebody first asks; `open_tracker` reads it anew."""
+        """Open the tracker at the first call; `open_tracker` reads it anew."""
         return open_tracker(self)
 
     @cached_property
@@ -97,7 +97,7 @@ class Project:
 
 
 def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
-    """The project around a directory, also from a subdirectory or from inside a mission's worktree."""
+    """Open the project around a directory, also from a subdirectory or from inside a mission's worktree."""
     place = Path(directory or ".").absolute()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
@@ -132,11 +132,11 @@ def _refuse_what_is_no_text(*paths: Path) -> None:
         except UnicodeDecodeError:
             shown = name.decode(errors="backslashreplace")
             hint = "Rename the folder whose name it is, and go on there."
-            raise CapsuleError(f"The path {shown} is not valid UTF-8, and agents cannot be told it.", hint) from None
+            raise CapsuleError(f"The path {shown} is not valid UTF-8, so it cannot be given to agents.", hint) from None
 
 
 def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
-    """Knows the secrets of our own environment and of those that the settings give to agents."""
+    """Make a redactor of the secrets in our environment and of those that the settings give to agents."""
     from capsule.core.redaction import Redactor
     from capsule.system.secrets import spelled, values_of
 
@@ -147,7 +147,7 @@ def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
 
 
 def open_tracker(project: Project) -> Tracker:
-    """The file of that name in trackers/, as the settings say; `auto` looks for BACKLOG.yaml and for `.beads`."""
+    """Open the tracker that the settings name; `auto` looks for BACKLOG.yaml and for `.beads`."""
     name = tracker_name(project)
     of_its_own: dict[str, object] = {}
     if name == "backlog":
@@ -204,7 +204,7 @@ def on_github(project: Project) -> bool:
 
 
 def _beads_in(project: Project) -> list[str]:
-    """By `bd` where it made the folder and is there to be asked, else by the file that it wrote."""
+    """Open beads through `bd` where `bd` made the folder and is installed, else through the file that it wrote."""
     folder = project.root / ".beads"
     if not folder.is_dir():
         return []
@@ -220,7 +220,7 @@ def _beads_in(project: Project) -> list[str]:
 
 
 def tracker_if_there(project: Project) -> Tracker:
-    """The project's tracker, or an empty one where it cannot be opened."""
+    """Return the project's tracker, or an empty one where it cannot be opened."""
     from capsule.trackers.memory import MemoryTracker
 
     try:

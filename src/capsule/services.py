@@ -51,7 +51,7 @@ StartRecording = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 
 
 class RunLimits(Struct, frozen=True):
-    """Say how far missions may go this time, and who counts. This one: as far as they go, and nobody."""
+    """The limits of a run on its missions. This one has none, and counts nothing."""
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
         """Tell whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
@@ -70,11 +70,12 @@ class RunLimits(Struct, frozen=True):
         return None
 
     def spending(self) -> Spending | None:
-        """Return what the run has used up so far; None where nobody counts."""
+        """Return what the run has used up so far; None where nothing is counted."""
         return None
 
     def may_use(self, step: Step) -> Allowance | None:  # noqa: ARG002
-        """Return the share of the run's budget that is left for the agent of this step; None where nobody counts."""
+        """Return the share of the run's budget that is left for the agent of this step; None where nothing is
+        counted."""
         return None
 
 

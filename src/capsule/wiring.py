@@ -162,7 +162,7 @@ def open_services(
     exported = {"CAPSULE_REPOSITORY": str(project.git.common_dir)}
     with (
         closing(Neighbours(own_cache(project.env))) as neighbours,
-        _no_secrets_told(redactor),
+        _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
@@ -278,7 +278,7 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
 
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
-    """The same services, with somebody who writes down into a file what its agents are told and do."""
+    """Return the services, with a recorder of what agents are given and do."""
     from capsule.agents._recording import Recorder  # noqa: PLC0415 - start-up
 
     recorder = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
@@ -286,11 +286,11 @@ def recorded(services: Services, project: Project, file: Path, *, start_over: bo
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
-    """The same services, with a recording in every agent's place; and what there is to say about that."""
+    """Return the services, with a recording in place of every agent, and notes about it."""
     from capsule.agents._recording import about  # noqa: PLC0415 - start-up
 
     base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
-    note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
+    note = f"recorded from {base[:12]}, but HEAD is {head[:12]}: it may not fit."
     note = note if base not in ("", head) else ""
     return replace(services, agent=lambda _name, _model: services.agent("scripted", "")), note
 
@@ -302,7 +302,7 @@ def budget_of(settings: Settings) -> Budget:
 
 
 @contextmanager
-def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
+def _redacted_errors(redactor: Redactor) -> Iterator[None]:
     """Take secrets out of errors: they quote tools and agents, which may print anything."""
     try:
         yield
@@ -323,6 +323,6 @@ def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]
-            raise CapsuleError(f"workspace.setup `{command}` {how}: {last[0]}", f"Its output is in {log}.")
+            raise CapsuleError(f"workspace.setup `{command}` {how}: {last[0]}", f"See its output: {log}")
 
     return run

@@ -203,13 +203,13 @@ LOCKS = tuple(
     )
 )
 PIPES = (
-    pipe("HEAD", "test -p .git/HEAD", ".git/HEAD was no file"),
-    pipe("index", "test -p .git/index", ".git/index was no file"),
-    pipe("packed-refs", "test -p .git/packed-refs", ".git/packed-refs was no file"),
+    pipe("HEAD", "test -p .git/HEAD", ".git/HEAD was not a regular file"),
+    pipe("index", "test -p .git/index", ".git/index was not a regular file"),
+    pipe("packed-refs", "test -p .git/packed-refs", ".git/packed-refs was not a regular file"),
     pipe("config", "test -p .git/config", "settings in .git/config were changed"),
     pipe("info/attributes", "test -p .git/info/attributes", ".git/info/attributes appeared"),
-    pipe("refs/heads/zz", "test -p .git/refs/heads/zz", ".git/refs/heads/zz was no file"),
-    pipe("logs/HEAD", "test -p .git/logs/HEAD", ".git/logs/HEAD was no file"),
+    pipe("refs/heads/zz", "test -p .git/refs/heads/zz", ".git/refs/heads/zz was not a regular file"),
+    pipe("logs/HEAD", "test -p .git/logs/HEAD", ".git/logs/HEAD was not a regular file"),
 )
 REDIRECTED = (
     elsewhere("commondir", "$OUT/own/.git", ".git/commondir appeared"),

@@ -34,7 +34,7 @@ def test_a_planted_lock_is_removed_and_told_and_the_mission_merges(
     assert answer.code == 0, answer
     assert not (a_project.path / ".git" / lock.name).exists()
     told = " ".join((answer.out + answer.err).split())
-    assert f".git/{lock.name} was left behind by no git at work, and removed" in told
+    assert f".git/{lock.name} was left behind by no running git, and removed" in told
 
 
 def move(project: Project) -> None:

@@ -91,7 +91,9 @@ def test_what_cannot_be_accepted_is_refused_with_the_next_step(a_mission_that_ne
         assert_clear(project.say("accept", "demo-9", "demanded", why), 1, "no item demo-9", "Did you mean")
         assert_clear(project.say("accept", ITEM, "gren", why), 1, "There is no check 'gren'", "demanded")
         assert_clear(project.say("accept", ITEM, "green", why), 1, "green is not refuted", "Refuted: demanded.")
-        assert_clear(project.say("accept", ITEM, "demanded", "--because= "), 2, "The reason is empty.", "Say why")
+        assert_clear(
+            project.say("accept", ITEM, "demanded", "--because= "), 2, "The reason is empty.", "Give the reason"
+        )
         assert_clear(project.say("accept", ITEM, "demanded"), 2, "--because", "--help")
 
 

@@ -215,7 +215,7 @@ def test_all_questions_are_answered_in_the_editor(some_questions: BacklogProject
         (("WRK-001", "--because=x"), "--because is for --accept.", "--accept CHECK"),
         (("WRK-001", "--close=x", "--notes=y"), "--close takes no notes.", "into the reason"),
         (("WRK-001", "--notes="), "The answer is empty.", "--retry"),
-        (("WRK-001", "--close="), "The reason is empty.", "Say why"),
+        (("WRK-001", "--close="), "The reason is empty.", "Give the reason"),
         (("WRK-001", "--all"), "--all is for every open question", "Leave out"),
         (("WRK-001", "--file=nowhere.md"), "nowhere.md cannot be read", "text file"),
     ],

@@ -222,7 +222,7 @@ def test_nothing_is_committed_in_the_middle_of_a_merge_or_on_no_branch(a_backlog
     merging.unlink()
     a_backlog.commit("one")
     a_backlog.git("checkout", "-q", "--detach")
-    assert a_backlog.say("add", "Two").err == "not committed: HEAD is on no branch\n"
+    assert a_backlog.say("add", "Two").err == "not committed: HEAD is detached\n"
     assert a_backlog.item("WRK-002").title == "Two"
 
 
@@ -435,7 +435,7 @@ def test_close_archives_as_not_done_and_keeps_the_reason(a_backlog: BacklogProje
 def test_close_wants_a_reason(a_backlog: BacklogProject, words: tuple[str, ...], cause: str) -> None:
     a_backlog.hold({})
     answer = a_backlog.say("close", "WRK-001", *words)
-    assert_clear(answer, 2, cause, "`capsule close --help`" if not words else "Say why")
+    assert_clear(answer, 2, cause, "`capsule close --help`" if not words else "Give the reason")
 
 
 def test_what_was_archived_cannot_be_archived_again(a_backlog: BacklogProject) -> None:
@@ -489,7 +489,7 @@ def test_an_item_whose_mission_runs_is_left_alone(
     with unchanged(project), lock:
         answer = project.say(words[0], "WRK-001", *words[1:])
     assert answer.code == 3
-    assert re.search(r"is running \(pid \d+\): stop it first\.\n  `kill \d+` ends it", answer.err)
+    assert re.search(r"is running \(pid \d+\)\.\n  Stop it with `kill \d+`", answer.err)
 
 
 def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(
@@ -554,7 +554,7 @@ def test_explain_says_which_is_next_and_why_every_other_is_not(a_backlog: Backlo
         "WRK-003  next: ready, impact high",
         "WRK-002  after WRK-003: ready, impact low",
         "WRK-004  not now: waits for WRK-003 (ready)",
-        "WRK-006  after WRK-002: scoped, and a human will be asked: risk is high, above the guardrail low",
+        "WRK-006  after WRK-002: scoped; you will be asked: risk is high, above the guardrail low",
         "WRK-001  after WRK-006: needs triage",
         "WRK-005  not now: blocked (clarification): which colour?",
     ]
@@ -765,11 +765,11 @@ PARSED = [
     ("add", ["T", "--depends-on=A-1", "--depends-on", "A-2"], {"depends_on": ["A-1", "A-2"]}),
     ("status", ["--json", "--only=status=new"], {"json": True, "only": "status=new"}),
     ("explain", [], {"item": None, "json": False}),
-    ("advance", ["A-1", "--to=build", "--no-commit"], {"item": "A-1", "to": "build", "no_commit": True}),
-    ("unblock", ["A-1", "--notes", "n"], {"item": "A-1", "notes": "n"}),
-    ("approve", ["A-1", "--notes=n"], {"item": "A-1", "notes": "n"}),
-    ("complete", ["A-1", "--project-dir=/x"], {"item": "A-1", "project_dir": "/x"}),
-    ("close", ["A-1", "--reason", "r"], {"item": "A-1", "reason": "r"}),
+    ("advance", ["A-1", "--to=build", "--no-commit"], {"item": ["A-1"], "to": "build", "no_commit": True}),
+    ("unblock", ["A-1", "--notes", "n"], {"item": ["A-1"], "notes": "n"}),
+    ("approve", ["A-1", "--notes=n"], {"item": ["A-1"], "notes": "n"}),
+    ("complete", ["A-1", "--project-dir=/x"], {"item": ["A-1"], "project_dir": "/x"}),
+    ("close", ["A-1", "--reason", "r"], {"item": ["A-1"], "reason": "r"}),
 ]
 
 

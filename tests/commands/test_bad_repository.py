@@ -123,7 +123,7 @@ def test_a_merge_or_rebase_under_way_is_to_be_finished_first(a_project: Project,
 def test_neither_main_nor_master_asks_which(a_project: Project) -> None:
     a_project.git("branch", "-m", "trunk")
     with nothing_changes(a_project):
-        assert_clear(a_project.run(), 2, "Which branch is the main one?", "trunk")
+        assert_clear(a_project.run(), 2, "Cannot tell which branch is the main one.", "trunk")
     assert a_project.run(CAPSULE_PROJECT__MAIN="trunk").code == 0
     assert a_project.answer("trunk") == "42"
 
@@ -220,7 +220,7 @@ def test_a_strangers_folder_in_the_worktrees_place_is_left_alone(a_project: Proj
     refs, beads = a_project.git("for-each-ref"), a_project.beads.read_bytes()
     answer = a_project.run()
     assert answer.code == 1
-    assert "Capsule did not make it" in answer.err
+    assert "was not made by Capsule" in answer.err
     assert answer.err.splitlines()[-1] == "  Move it somewhere else."
     assert (a_project.worktree / "precious.txt").read_text() == "precious\n"
     assert (a_project.git("for-each-ref"), a_project.beads.read_bytes()) == (refs, beads)

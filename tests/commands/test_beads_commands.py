@@ -170,7 +170,7 @@ def test_doctor_names_bd_its_version_and_how_fast_it_is(a_bd_project: Project) -
     checks = {each["name"]: each for each in json.loads(a_bd_project.say("doctor", "--json").out)["checks"]}
     for name, state in (("bd", "warning"), ("tracker", "wrong")):
         assert checks[name]["state"] == state
-        assert checks[name]["found"].startswith("bd 0.30.0 is too old: it cannot do what is needed of it.")
+        assert checks[name]["found"].startswith("bd 0.30.0 is too old: it lacks features that Capsule needs.")
     assert OLDEST_BD == OLDEST
 
 

@@ -153,9 +153,9 @@ def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Potter
     pottery.beads.write_text(rows + row("glaze", parent="kiln", status="in_progress"))
     with nothing_changes(pottery):
         refused = pottery.say("run", "pot")
-        assert_clear(refused, 1, "pot is claimed by alice.", "Let them finish, or take it from them in the tracker.")
+        assert_clear(refused, 1, "pot is claimed by alice.", "Wait until they finish, or reassign it in the tracker.")
         queue = pottery.say("run", "--dry-run").out.splitlines()
-    by_hand = "in progress, and no mission has it: `capsule run glaze` takes it up"
+    by_hand = "in progress without a mission; start it: capsule run glaze"
     assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
     answer = pottery.say("run", "kiln")
     assert answer.code == 1

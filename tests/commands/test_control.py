@@ -55,7 +55,7 @@ def test_a_run_that_is_allowed_fewer_kills_nothing_and_starts_nothing(patient: S
     with patient.working("--jobs", "2") as run:
         assert eventually(lambda: len(patient.spawned()) == 2)
         said = patient.capsule("jobs", "1")
-        assert "cup, jug go on; nothing new starts while 1 or more are under way" in said.out, said
+        assert "cup, jug continue; no mission starts while 1 or more are running" in said.out, said
         (tmp_path / "cup").touch()
         assert eventually(lambda: patient.merged() == ["cup"]), patient.said.read_text()
         assert not eventually(lambda: len(patient.spawned()) > 2, 3)
@@ -163,7 +163,7 @@ def test_a_queue_leaves_alone_what_was_stopped_before_it_began(patient: Shelf, t
     with patient.working("--jobs", "1") as run:
         assert eventually(lambda: len(patient.spawned()) == 1)
         said = patient.capsule("stop", "pan")
-        assert said.code == 0 and said.out == "pan is not running, and the run under way leaves it alone.\n", said
+        assert said.code == 0 and said.out == "pan is not running, and the run under way does not start it.\n", said
         (tmp_path / "over").touch()
         assert run.wait(5 * LONG) == 0, patient.said.read_text()
     assert patient.merged() == ["cup", "jug", "pot"]
@@ -200,7 +200,7 @@ def test_a_mission_whose_queue_was_killed_is_stopped_too(patient: Shelf) -> None
 
 def test_where_nothing_runs_nothing_is_stopped(shelf: Shelf) -> None:
     said = shelf.capsule("stop")
-    assert (said.code, said.out) == (0, "Nothing runs in this project.\n"), said
+    assert (said.code, said.out) == (0, "Nothing is running in this project.\n"), said
     said = shelf.capsule("stop", "cup")
     assert (said.code, said.out) == (0, "cup is not running.\n"), said
 

@@ -117,7 +117,7 @@ CASE = "import unittest\nclass A(unittest.TestCase):\n    def test_a(self): "
 PASSES = "    def test_b(self): pass\n"
 UNUSABLE = {
     "no test passes": (f"{CASE}self.fail()", "known", "wrong", "1 of them red", "where no test passes"),
-    "a file cannot be loaded": ("import no_such", "known", "wrong", "test_it cannot be loaded", "does not begin"),
+    "a file cannot be loaded": ("import no_such", "known", "wrong", "test_it cannot be loaded", "does not start"),
     "no red is allowed": (f"{CASE}self.fail()\n{PASSES}", "strict", "wrong", "1 of them red", "where a test fails"),
     "all are skipped": (f"{CASE}self.skipTest('x')", "known", "warning", "none of them passed", "first tests"),
     "it is killed": (

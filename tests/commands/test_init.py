@@ -288,7 +288,7 @@ def test_a_detached_head_gets_the_files_and_no_commit(a_lived_in_repository: Bac
     project = a_lived_in_repository
     project.git("checkout", "-q", "--detach")
     before = project.head()
-    assert project.say("init").err == "not committed: HEAD is on no branch\n"
+    assert project.say("init").err == "not committed: HEAD is detached\n"
     assert (project.head(), project.backlog.exists()) == (before, True)
 
 

@@ -289,7 +289,7 @@ def test_nothing_is_written_through_a_link(a_project: Project, tmp_path: Path) -
     (a_project.path / ".capsule" / "runners").symlink_to(tmp_path / "elsewhere")
     with on_a_terminal(a_project) as terminal:
         assert terminal.ends() == 2
-    assert "is no folder of its own" in terminal.text
+    assert "is not a plain folder" in terminal.text
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

@@ -369,7 +369,7 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     answer = a_project.run(CAPSULE_WORKSPACE__SETUP="echo no such package; exit 3")
     assert answer.code == 2
     assert "workspace.setup `echo no such package; exit 3` exited with 3: no such package" in answer.err
-    assert answer.err.splitlines()[-1].startswith("  Its output is in ")
+    assert answer.err.splitlines()[-1].startswith("  See its output: ")
     assert a_project.run().code == 0
 
 

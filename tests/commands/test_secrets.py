@@ -185,12 +185,13 @@ def test_processes_that_outlived_capsule_and_its_keeper_are_ended_by_the_next_ru
     a_project.play(honest(execute=[said("PASS", run=[stay])]))
     with a_project.running() as process:
         assert waits_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        stayed = [int(pid) for pid in pids.read_text().split()]
+        assert waits_for(lambda: any(read(f"/proc/{pid}/cmdline").startswith(b"sleep") for pid in stayed))
         supervisor = next(pid for pid in children(process.pid) if b"supervisor" in read(f"/proc/{pid}/cmdline"))
         process.send_signal(signal.SIGSTOP)
         os.kill(supervisor, signal.SIGKILL)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    stayed = [int(pid) for pid in pids.read_text().split()]
     assert any(read(f"/proc/{pid}/cmdline").startswith(b"sleep") for pid in stayed)
     a_project.play(honest())
     assert a_project.run().code == 0

@@ -219,7 +219,7 @@ def test_what_git_would_not_get_is_not_written_down(tmp_path: Path, with_bd: Cal
 def test_a_bd_that_is_too_old_makes_nothing(tmp_path: Path, with_bd: Callable[..., str]) -> None:
     done = setup_template(tmp_path / "demo", PATH=with_bd(version="0.30.0"))
     assert (done.returncode, done.stdout, (tmp_path / "demo").exists()) == (1, "", False)
-    assert "capsule: bd 0.30.0 is too old: it cannot do what is needed of it.\n" in done.stderr
+    assert "capsule: bd 0.30.0 is too old: it lacks features that Capsule needs.\n" in done.stderr
     assert "--tracker=file" in done.stderr
 
 

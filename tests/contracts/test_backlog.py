@@ -258,13 +258,17 @@ FAULTS = {
     "a list": ("- a\n", "not a mapping", "schema_version: 1"),
     "corrupt": (f"{HEAD}  - id: 'x\n", "line 4", "valid YAML"),
     "unquoted colon": (f"{HEAD}  - id: a\n    title: Fix: it\n", "line 5", "needs quotes"),
-    "conflict": (f"{HEAD}<<<<<<< HEAD\n{ITEM}=======\n>>>>>>> x\n", "line 4: these are the marks", "Settle"),
+    "conflict": (
+        f"{HEAD}<<<<<<< HEAD\n{ITEM}=======\n>>>>>>> x\n",
+        "line 4: this is the marker of a merge conflict",
+        "Resolve",
+    ),
     "no version": ("items: []\n", "no schema_version", "`schema_version: 1`"),
     "newer version": ("# c\nschema_version: 2\nitems: []\n", "line 2: schema_version is", "newer Capsule"),
     "text version": ('schema_version: "1"\nitems: []\n', "line 1: schema_version", "version 1"),
     "two documents": (f"{HEAD}{ITEM}---\na: 1\n", "2 YAML documents", "Keep one"),
     "items no list": ("schema_version: 1\nitems: 5\n", "not a list", "items: []"),
-    "item no mapping": (f"{HEAD}{ITEM}  - x\n", "line 7: item 2 is no mapping", "- id:"),
+    "item no mapping": (f"{HEAD}{ITEM}  - x\n", "line 7: item 2 is not a mapping", "- id:"),
     "bad last_id": ("schema_version: 1\nlast_id: many\nitems: []\n", 'line 2: last_id is "many"', "never given twice"),
     "negative last_id": ("schema_version: 1\nlast_id: -1\nitems: []\n", "line 2: last_id", "never given twice"),
     "same id": (f"{HEAD}{ITEM}{ITEM}", "holds WRK-001 twice on lines 4 and 7", "another id"),
@@ -321,7 +325,7 @@ FAULTS = {
     ),
     "unknown dependency": (f"{HEAD}{ITEM}    dependencies: [WRK-010]\n", "line 7: WRK-001: it depends on", "WRK-001?"),
     "odd dependency": (f"{HEAD}{ITEM}    dependencies: [somebody]\n", 'depends on "somebody"', "up to 9"),
-    "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Take one"),
+    "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Remove one"),
     "bomb": ("a: &a [x]\nb: [" + "*a, " * 20 + "*a]\n", "21 YAML aliases", "10 are the most"),
     "bomb in braces": ('{"a":&a [x], "b":[' + "*a, " * 20 + "*a]}\n", "21 YAML aliases", "10 are the most"),
     "bomb behind a quote": ('{"x": [{" &x":&a [x]}, ' + "*a, " * 20 + "x]}\n", "20 YAML aliases", "10 are the most"),
@@ -1049,7 +1053,7 @@ def test_a_step_rewrites_all_files_at_once(project: Path) -> None:
 
 
 def test_a_backlog_that_is_gone_is_said_to_be_so(project: Path) -> None:
-    with pytest.raises(TrackerError, match="is gone") as caught:
+    with pytest.raises(TrackerError, match="is missing") as caught:
         backlog.connect(project).rewrite(lambda _: None, [])
     assert "git checkout" in caught.value.hint
 

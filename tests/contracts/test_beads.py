@@ -251,7 +251,7 @@ def test_what_bd_holds_back_for_a_date_is_not_opened_behind_its_back(tmp_path: P
     with pytest.raises(Refused) as caught:
         tracker.reopen("demo-2")
     assert caught.value.message == "bd defers demo-2 until 2099-01-01T00:00:00Z."
-    assert caught.value.hint == f"Take the date away: `{way}`"
+    assert caught.value.hint == f"Remove the date: `{way}`"
     assert tracker.item("demo-2").blocked == Blocked(Status.READY, "bd defers it until 2099-01-01T00:00:00Z", HELD)
     assert asked(tmp_path, "update") == 0
     changed(tmp_path, "demo-2", defer_until="2020-01-01T00:00:00Z", status="deferred")
@@ -445,7 +445,9 @@ def test_somebody_elses_claim_is_refused_and_names_them(tmp_path: Path, era: str
     for _ in range(2):
         with pytest.raises(Refused) as caught:
             tracker.claim("demo-2")
-        assert caught.value.message == "demo-2 is claimed by somebody." and "Let them finish" in caught.value.hint
+        assert (
+            caught.value.message == "demo-2 is claimed by somebody." and "Wait until they finish" in caught.value.hint
+        )
     tracker.release("demo-2")
     assert (row(tmp_path, "demo-2")["assignee"], row(tmp_path, "demo-2")["status"]) == ("somebody", "in_progress")
 

@@ -57,7 +57,7 @@ ENDINGS: Endings = {
     "max-tokens": (1, Kind.CUT_SHORT, "output token maximum"),
     "max-turns": (1, Kind.CUT_SHORT, "turns (1)"),
     "max-budget": (1, Kind.CUT_SHORT, "budget"),
-    "empty": (0, Kind.SILENT, "without a word"),
+    "empty": (0, Kind.SILENT, "without any output"),
 }
 
 

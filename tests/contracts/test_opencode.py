@@ -23,7 +23,7 @@ ENDINGS: Endings = {
     "404": (1, Kind.CONFIGURATION, "no such model"),
     "too-long": (1, Kind.CONTEXT, "maximum context length"),
     "quota": (1, Kind.QUOTA, "exceeded your current quota"),
-    "empty": (0, Kind.SILENT, "without a word"),
+    "empty": (0, Kind.SILENT, "without any output"),
     "max-tokens": (0, Kind.CUT_SHORT, "cut"),
     "refusal": (1, Kind.REFUSAL, "content filter"),
     "unknown-model": (1, Kind.CRASH, "server error"),

@@ -713,7 +713,7 @@ def test_an_id_that_a_worklog_names_is_not_given_again(a_repo: Repo) -> None:
     )
     a_repo.commit("backlog", **{"BACKLOG.yaml": "schema_version: 1\nlast_id: 3\nitems: []\n"})
     tracker = BacklogTracker(a_repo.path)
-    state_store = GitStateStore(Git.find(a_repo.path), tracker.rewrite, tracker.understood, tracker.own_files(), now)
+    state_store = GitStateStore(Git.find(a_repo.path), tracker.rewrite, tracker.parse_file, tracker.own_files(), now)
     assert state_store.write(StateCommit("add/1", "add", (Exists("k", {"title": "t"}),))).added == ("WRK-042",)
 
 

@@ -213,6 +213,18 @@ def test_a_step_that_its_user_undid_does_not_come_back_with_later_work(desk: Des
     assert not (desk.book(point, "build#2") and (desk.repo.path / "undone.py").exists())
 
 
+def test_papers_of_another_item_are_no_part_of_a_step_wherever_the_place_has_moved(desk: Desk) -> None:
+    """The place is put on the newest commit after tests ran in it; its step is still recorded against its own base."""
+    papers = "changes/x-2_other/x-2_other_SPEC.md"
+    point = desk.work()
+    desk.repo.commit("x-2 SPEC", **{papers: "- [ ] one\n"})
+    desk.place.restore(point)
+    desk.repo.commit("x-2 BUILD", **{papers: "- [x] one\n"})
+    booked = desk.book(point)
+    assert desk.show(booked, papers) == "- [x] one"
+    assert set(desk.repo.git("diff", "--name-only", f"{booked}~1", booked).split()) == {*WORK, "ITEMS"}
+
+
 def test_lines_that_both_changed_are_as_on_the_branch_and_told(desk: Desk) -> None:
     desk.agent.write("long", lines(at_1="the work's", at_5="the work's"))
     desk.agent.write("README", "the work's\n")
@@ -361,7 +373,7 @@ def test_work_that_is_committed_already_is_not_put_back(desk: Desk) -> None:
 
 
 def test_it_is_not_rebased(desk: Desk) -> None:
-    with pytest.raises(Refused, match="follows main by itself"):
+    with pytest.raises(Refused, match="follows main automatically"):
         desk.place.rebase(desk.base)
 
 

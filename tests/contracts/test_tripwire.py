@@ -108,7 +108,7 @@ PLANTED = {
     "no settings": ('rm "$COMMON/config"', ".git/config was removed"),
     "a link for settings": (
         'cp "$COMMON/config" ../c; rm "$COMMON/config"; ln -s "$PWD/../c" "$COMMON/config"',
-        "no file",
+        "not a regular file",
     ),
     "a hook": ('echo evil > "$COMMON/hooks/post-checkout"', "hooks/post-checkout appeared"),
     "another text for a hook": ('echo evil >> "$COMMON/hooks/pre-commit"', "hooks/pre-commit was changed"),
@@ -131,15 +131,15 @@ PLANTED = {
     "a repository behind a link": ('mv "$COMMON" ../g; ln -s "$PWD/../g" "$COMMON"', ".git was moved to"),
     "a copy of the repository": ('mv "$COMMON" "$COMMON.2"; cp -r "$COMMON.2" "$COMMON"', ".git was moved to"),
     "a repository that is away": ('mv "$COMMON" ../g', ".git was moved to"),
-    "a pipe for a HEAD": ('rm "$COMMON/HEAD"; mkfifo "$COMMON/HEAD"', ".git/HEAD was no file"),
+    "a pipe for a HEAD": ('rm "$COMMON/HEAD"; mkfifo "$COMMON/HEAD"', ".git/HEAD was not a regular file"),
     "a link to a pipe for a HEAD": (
         'mkfifo ../pipe; rm "$COMMON/HEAD"; ln -s "$PWD/../pipe" "$COMMON/HEAD"',
-        ".git/HEAD was no file",
+        ".git/HEAD was not a regular file",
     ),
     "no HEAD": ('rm "$COMMON/HEAD"', ".git/HEAD was removed"),
     "a pipe for packed refs": ('rm -f "$COMMON/packed-refs"; mkfifo "$COMMON/packed-refs"', ".git/packed-refs"),
-    "a pipe for an index": ('rm "$COMMON/index"; mkfifo "$COMMON/index"', ".git/index was no file"),
-    "a pipe for settings": ('rm "$COMMON/config"; mkfifo "$COMMON/config"', "no file"),
+    "a pipe for an index": ('rm "$COMMON/index"; mkfifo "$COMMON/index"', ".git/index was not a regular file"),
+    "a pipe for settings": ('rm "$COMMON/config"; mkfifo "$COMMON/config"', "not a regular file"),
     "a pipe for a hook": ('mkfifo "$COMMON/hooks/post-merge"', "hooks/post-merge appeared"),
     "a pipe for attributes": ('mkfifo "$COMMON/info/attributes"', "info/attributes appeared"),
     "a pipe for ignored files": (
@@ -351,7 +351,7 @@ LOCKS = (
 def test_a_lock_that_nobody_holds_is_removed_and_told(a_repo: Repo, place: GitWorktree, lock: str) -> None:
     (a_repo.path / ".git" / lock).touch()
     assert place.guard.restore() == ()
-    assert place.notices() == [f".git/{lock} was left behind by no git at work, and removed"]
+    assert place.notices() == [f".git/{lock} was left behind by no running git, and removed"]
     assert place.notices() == []
     a_repo.commit("works", new="x\n")
 
@@ -446,7 +446,7 @@ def test_a_copy_that_was_changed_is_not_believed(killed: Repo, bend: str) -> Non
     note = killed.path / ".git/capsule/watched/x-1.json"
     note.write_bytes(note.read_bytes().replace(b'"hooks/pre-commit"', f'"{bend}"'.encode()))
     check_after_a_crash(Git.find(killed.path))
-    assert "copy of what steers git was changed" in told_by(killed)
+    assert "copy of git's settings and hooks was changed" in told_by(killed)
     assert not (killed.path.parent / "evil").exists()
 
 
@@ -454,7 +454,7 @@ def test_a_copy_that_was_changed_is_not_believed(killed: Repo, bend: str) -> Non
 def test_a_copy_that_is_none_is_said(killed: Repo, content: bytes) -> None:
     (killed.path / ".git/capsule/watched/x-1.json").write_bytes(content)
     check_after_a_crash(Git.find(killed.path))
-    assert "copy of what steers git was changed" in told_by(killed)
+    assert "copy of git's settings and hooks was changed" in told_by(killed)
 
 
 def test_a_copy_that_another_run_has_judged_meanwhile_is_no_breach(killed: Repo) -> None:

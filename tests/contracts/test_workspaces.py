@@ -124,7 +124,7 @@ def test_a_foreign_branch_is_refused_and_untouched(a_repo: Repo, git: Git) -> No
 
 def test_a_foreign_folder_is_refused_and_untouched(a_repo: Repo, git: Git) -> None:
     kept = a_repo.write(".capsule/worktrees/x-1/precious", "mine")
-    with pytest.raises(Refused, match="did not make"):
+    with pytest.raises(Refused, match="was not made by"):
         GitWorktree(git, "x-1").prepare(a_repo.head())
     assert kept.read_text() == "mine"
     assert a_repo.refs("refs/capsule") == a_repo.refs(BRANCH) == []

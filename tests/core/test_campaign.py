@@ -8,7 +8,7 @@ import pytest
 
 from capsule.core.campaign import (
     LONGEST_ACCOUNT,
-    Deed,
+    FinishedWork,
     account,
     ancestors,
     closing_words,
@@ -114,8 +114,10 @@ def test_why_a_parent_is_closed_is_said_in_numbers() -> None:
 # ---- what was done before
 
 
-def deed(found: dict[str, Item], name: str, at: int = 0, **fields: Any) -> Deed:
-    return Deed(found[name], **{"summary": f"did {name}", "merged": "0123456789abcdef", "at": f"{at:04}", **fields})
+def deed(found: dict[str, Item], name: str, at: int = 0, **fields: Any) -> FinishedWork:
+    return FinishedWork(
+        found[name], **{"summary": f"did {name}", "merged": "0123456789abcdef", "at": f"{at:04}", **fields}
+    )
 
 
 @pytest.mark.promise("campaigns.handover")

@@ -22,7 +22,7 @@ from capsule.core.findings import (
     next_number,
     points,
     review_round,
-    settled,
+    settle_all,
     stuck,
     told_to_reviewer,
     with_answers,
@@ -255,7 +255,7 @@ def test_agents_are_told_long_findings_in_short() -> None:
 def test_a_pass_settles_everything_and_stops_nothing() -> None:
     ledger = rounds(remarks(CAP, NAMES), remarks(CAP), worker=DONE)
     passed = Signal(verdict=Verdict.PASS, findings=(Remark(id="R1", status=RemarkStatus.WITHDRAWN),))
-    assert [finding.status for finding in settled(ledger, passed)] == [WITHDRAWN, RESOLVED]
+    assert [finding.status for finding in settle_all(ledger, passed)] == [WITHDRAWN, RESOLVED]
     made = decide(FLOW, "look", passed, findings={"look": with_answers(ledger, DONE)})
     assert made.move is Move.ADVANCE
     assert [finding.status for finding in made.findings] == [WITHDRAWN, RESOLVED]

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.costs import costs_below, examples, grows_linearly
 
-from capsule.core.json_scan import DEEPEST, WINDOW, last_object, object_at_the_end
+from capsule.core.json_scan import DEEPEST, WINDOW, last_object, trailing_object
 
 SIGNAL: dict[str, object] = {
     "status": "PASS",
@@ -319,4 +319,4 @@ AT_THE_END = {
 
 @pytest.mark.parametrize(("text", "found"), AT_THE_END.values(), ids=AT_THE_END.keys())
 def test_an_object_at_the_end_has_nothing_behind_it(text: bytes, found: dict[str, object] | None) -> None:
-    assert object_at_the_end(text) == found
+    assert trailing_object(text) == found

@@ -38,8 +38,8 @@ def test_one_that_comes_again_goes_to_the_end() -> None:
     [(0, "1st, about 21 s"), (1, "2nd, about 41 s"), (2, "3rd, about 2 min"), (10, "11th, about 4 min")],
 )
 def test_a_place_is_said_with_the_time_that_others_took(ahead: int, words: str) -> None:
-    assert queue_after([served("x", 20), served("y", 21)]).foretold(ahead) == words
-    assert MergeQueue().foretold(20) == "21st"
+    assert queue_after([served("x", 20), served("y", 21)]).place_in_words(ahead) == words
+    assert MergeQueue().place_in_words(20) == "21st"
 
 
 def test_a_branch_with_a_slash_has_a_stream_that_can_be_a_files_name() -> None:

@@ -23,7 +23,7 @@ from capsule.core.event import (
 )
 from capsule.core.item import Item, Status
 from capsule.core.ledger import tagged
-from capsule.core.notification import LONGEST, TELLING, Occasion, channels, notification, told_already
+from capsule.core.notification import LONGEST, TELLING, Occasion, channels, is_repeated_by_run, notification
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import replay
 from capsule.core.workflow import Phase, Role, Workflow
@@ -142,11 +142,11 @@ def test_an_item_that_a_guardrail_holds_at_the_door_is_told_of_by_its_id() -> No
 
 def test_a_run_of_one_item_is_old_news_once_the_item_was_told_of() -> None:
     one, stream = RunEnded(at=AT, why="nothing is left to do", done=("WRK-001",)), f"{RUN}run-WRK-001"
-    assert told_already(stream, one, {"WRK-001"})
-    assert not told_already(stream, one, ())
-    assert not told_already(QUEUE, one, {"WRK-001"})
+    assert is_repeated_by_run(stream, one, {"WRK-001"})
+    assert not is_repeated_by_run(stream, one, ())
+    assert not is_repeated_by_run(QUEUE, one, {"WRK-001"})
     two = RunEnded(at=AT, why="nothing is left to do", done=("WRK-001",), failed={"WRK-002": "x"})
-    assert not told_already(stream, two, {"WRK-001", "WRK-002"})
+    assert not is_repeated_by_run(stream, two, {"WRK-001", "WRK-002"})
 
 
 def test_words_are_one_short_line_whatever_an_agent_wrote() -> None:

@@ -9,7 +9,7 @@ from tests.told import FLOW, Told
 from capsule.core.decide import Move
 from capsule.core.event import Advanced, Allowance, Usage
 from capsule.core.history import MissionSummary, Presence, RunSummary, read_mission
-from capsule.core.progress import progress_of, took_before
+from capsule.core.progress import earlier_durations, progress_of
 from capsule.core.signal import Verdict
 from capsule.reports.words import progress_words, spent_of
 
@@ -51,9 +51,9 @@ def test_a_queue_says_how_far_it_is_in_one_line() -> None:
 @pytest.mark.promise("jobs.header")
 def test_what_is_left_is_foretold_from_missions_of_the_same_workflow_of_any_run() -> None:
     known = [done("d-1", 100), done("d-2", 900, workflow=OTHER), Told("f").start().step().failed().summary()]
-    took = took_before([at_work("r")], known)
+    took = earlier_durations([at_work("r")], known)
     assert took == [known[0].busy_seconds]
-    assert took_before([], known) == took_before([at_work("r")], known[1:]) == []
+    assert earlier_durations([], known) == earlier_durations([at_work("r")], known[1:]) == []
 
 
 @pytest.mark.promise("jobs.header")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.runner_parts import bends, only_for_tests, runner_part
+from capsule.core.runner_parts import changes_tests, only_for_tests, runner_part
 
 PYPROJECT = '[project]\ndependencies = ["a"]\n[tool.pytest.ini_options]\naddopts = "-q"\n[tool.ruff]\nline-length = 9\n'
 PACKAGE = '{"dependencies": {"a": "1"}, "scripts": {"test": "jest", "build": "tsc"}, "jest": {"bail": 1}}'
@@ -116,13 +116,13 @@ WORDS = ("make", "test", "tox", "npm")
 @pytest.mark.promise("evidence.shared-files")
 @pytest.mark.parametrize(("path", "before", "after"), BENDING.values(), ids=BENDING.keys())
 def test_a_change_for_the_runner_shows_in_its_part(path: str, before: str, after: str) -> None:
-    assert bends(path, before, after, WORDS)
+    assert changes_tests(path, before, after, WORDS)
 
 
 @pytest.mark.promise("evidence.shared-files")
 @pytest.mark.parametrize(("path", "before", "after"), HARMLESS.values(), ids=HARMLESS.keys())
 def test_a_change_for_others_does_not(path: str, before: str, after: str) -> None:
-    assert not bends(path, before, after, WORDS)
+    assert not changes_tests(path, before, after, WORDS)
 
 
 def test_a_file_without_words_for_the_runner_has_no_part() -> None:

@@ -61,7 +61,7 @@ def test_what_is_in_progress_without_a_mission_is_left_to_whoever_works_on_it() 
     by_hand, between_steps = item("a", Status.IN_PROGRESS), item("b", Status.IN_PROGRESS)
     places = queue([by_hand, between_steps], ours={"b"})
     assert choose(places) == between_steps
-    assert places[0].why == "in progress, and no mission has it: `capsule run a` takes it up"
+    assert places[0].why == "in progress without a mission; start it: capsule run a"
     assert choose(queue([by_hand])) == by_hand, "where the tracker keeps phases, it is for it to say"
     assert choose(queue([item("a")], ours=())) == item("a")
 
@@ -233,7 +233,7 @@ def test_likely_overlap_delays_an_item_and_never_forbids_it() -> None:
 def test_a_scoped_item_above_the_guardrails_will_be_asked_about() -> None:
     risky = Item(id="a", title="a", status=Status.SCOPED, assessment=Assessment(risk="high"))
     said = why(risky, guardrails=Guardrails(max_risk="low"))["a"]
-    assert said == "scoped, and a human will be asked: risk is high, above the guardrail low"
+    assert said == "scoped; you will be asked: risk is high, above the guardrail low"
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_runner_that_a_killed_queue_had_just_started_is_found_when_it_is_in_th
 
 def test_a_mission_that_comes_no_further_says_what_to_do(scene: Scene) -> None:
     report = run(scene, Bench(lambda: ("a", None)), "a")
-    assert report.blocked == {"a": "it stopped before its first step, without a reason; see why: capsule run a"}
+    assert report.blocked == {"a": "it stopped before its first step, for an unknown reason; see why: capsule run a"}
 
 
 @pytest.mark.promise("inbox.at-once")

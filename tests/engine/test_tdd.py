@@ -120,8 +120,8 @@ def test_what_a_reviewer_writes_is_dropped_and_named(scene: Scene) -> None:
     state = scene.run("one", "tdd", debris=("*.pyc",))
     assert state.finished, scene.moves("one")
     told = {event.phase: event.outcome.warnings for event in scene.ended("one")}
-    assert any("only reads: cache/x.pyc, tests.sh dropped" in warning for warning in told["test-review"])
-    assert any("only reads: hello dropped" in warning for warning in told["sign-off"])
+    assert any("may only read: cache/x.pyc, tests.sh dropped" in warning for warning in told["test-review"])
+    assert any("may only read: hello dropped" in warning for warning in told["sign-off"])
     files = scene.services.place("one", "").trees
     assert files.read(scene.git("rev-parse", "main"), "hello") == b"hello\n"
     assert "Reviewed." in (scene.root / ".capsule/logs/one/worklog.md").read_text()

@@ -100,7 +100,7 @@ def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(
     answer = project.run()
 
     assert answer.code == 1
-    assert "pyproject.toml asks for other dependencies than are installed in your checkout." in answer.out
+    assert "pyproject.toml needs other dependencies than those installed in your checkout." in answer.out
     assert "`workspace.setup: python3 -m venv .venv && .venv/bin/pip install -e .`" in answer.out
     assert project.walked().count("execute REFUTED") == 1
 

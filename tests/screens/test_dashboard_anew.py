@@ -99,7 +99,7 @@ def test_items_are_read_at_once_after_something_was_done_here(monkeypatch: pytes
 
 def model_of(scene: Scene) -> DashboardModel:
     model = DashboardModel()
-    model.saw(scene.board)
+    model.take_board(scene.board)
     model.listed(scene.listing)
     return model
 
@@ -117,7 +117,7 @@ def test_an_epic_whose_campaign_runs_is_running_and_can_be_stopped() -> None:
 def test_an_epic_is_as_its_status_says_once_its_campaign_has_ended() -> None:
     model = model_of(busy())
     over = replace(busy().board, runs=tuple(replace(run, pid=None) for run in busy().board.runs))
-    model.saw(over)
+    model.take_board(over)
     assert "○ shop-1 " in model.lines(60).draw(0, 60).plain
     assert not model.target("shop-1").running
 

@@ -42,7 +42,7 @@ def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_qua
 
         def seen_and_drawn() -> float:
             began = time.process_time()
-            model.saw(watch.look(at(next(moment))))
+            model.take_board(watch.look(at(next(moment))))
             lines = model.lines(160)
             assert all(lines.draw(number, 160) for number in range(len(lines.keys)))
             return time.process_time() - began

@@ -322,7 +322,7 @@ def test_main_is_configured_or_the_remotes_or_usual(a_repo: Repo, git: Git) -> N
 
 def test_a_main_nobody_knows_is_asked_for_with_the_choices(a_repo: Repo, git: Git) -> None:
     a_repo.git("branch", "-m", "develop")
-    with pytest.raises(CapsuleError, match="Which branch") as error:
+    with pytest.raises(CapsuleError, match="Cannot tell which branch") as error:
         main_branch(git)
     assert "develop" in error.value.hint and error.value.exit_code == 2
     with pytest.raises(CapsuleError, match="no such branch"):

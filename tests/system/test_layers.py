@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from capsule.core.briefing import SandboxPaths
 from capsule.system import layers
 from capsule.system.process import SupervisorClient
-from capsule.system.sandbox import PROGRAM, fault_of_its_own
+from capsule.system.sandbox import PROGRAM, sandbox_error
 from tests.costs import given_time
 
 from .conftest import Place
@@ -278,4 +278,4 @@ def test_a_layer_that_fails_is_the_sandboxes_fault(
     argv = room.argv("true", sandbox_paths=dependencies)
     env = {**room.env, "PATH": f"{tmp_path}/bad:{room.env['PATH']}"}
     done = subprocess.run(argv, env=env, capture_output=True, check=False)
-    assert fault_of_its_own(done.stderr, done.returncode) == words
+    assert sandbox_error(done.stderr, done.returncode) == words

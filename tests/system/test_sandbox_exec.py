@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.layers import Mount
-from capsule.system.sandbox import Level, fault_of_its_own, level
+from capsule.system.sandbox import Level, level, sandbox_error
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.seatbelt import profile, quoted
 
@@ -78,7 +78,7 @@ def test_one_that_does_not_take_our_rules_is_not_used(tmp_path: Path) -> None:
     ],
 )
 def test_its_own_fault_is_told_from_the_commands(printed: bytes, code: int, fault: str) -> None:
-    assert fault_of_its_own(printed, code) == fault
+    assert sandbox_error(printed, code) == fault
 
 
 # The text

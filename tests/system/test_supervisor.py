@@ -69,7 +69,7 @@ def test_bearers_carry_exactly_the_marker() -> None:
         subprocess.Popen(["sleep", "300"], env={**os.environ, "MARK": "abcd", "REMARK": "abc"}) as other,
     ):
         try:
-            assert set(keeping.bearers("MARK", "abc")) == {marked.pid}
+            assert set(keeping.pids_with_marker("MARK", "abc")) == {marked.pid}
         finally:
             marked.kill()
             other.kill()

@@ -23,7 +23,7 @@ from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
-from capsule.core.json_scan import last_object, object_at_the_end
+from capsule.core.json_scan import last_object, trailing_object
 from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
 from capsule.presets import Preset
@@ -32,7 +32,7 @@ from capsule.system.environment import for_agents, withheld
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
 from capsule.system.folders import make_folders_inside
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
-from capsule.system.sandbox import Sandbox, fault_of_its_own
+from capsule.system.sandbox import Sandbox, sandbox_error
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
@@ -176,7 +176,7 @@ class CliAgent(ABC):
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
             ended = self._supervised(self.invocation(briefing), briefing, files, scratch)
-            fault = fault_of_its_own(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
+            fault = sandbox_error(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
             if self.connection.sandbox and fault:  # it failed before the agent started: no answer of the agent's
                 reason = f"The sandbox could not be made: {fault}."
                 failure = Failure(Kind.CONFIGURATION, reason, "`capsule doctor` tries it.")
@@ -242,7 +242,7 @@ class CliAgent(ABC):
                     stdin=stdin,
                     timeout=briefing.timeout or None,
                     idle_timeout=briefing.idle_timeout or None,
-                    last_word=partial(self.quiet_allowed, briefing, files),
+                    last_word=partial(self.allowed_silence, briefing, files),
                 )
                 tell = self.progress_reporter(briefing.mission, files)
                 ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
@@ -251,13 +251,13 @@ class CliAgent(ABC):
             return replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
         return ended
 
-    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+    def allowed_silence(self, briefing: Briefing, files: Files) -> float | None:
         """Return the seconds it may be silent now, having said its last word; None while it has not."""
         return self.quiet_after_signal if _ends_with_a_signal(briefing, files.printed) else None
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
         """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
-        if self.quiet_allowed(briefing, files) is not None:
+        if self.allowed_silence(briefing, files) is not None:
             return True
         try:
             written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""
@@ -363,7 +363,7 @@ def tail_of(path: Path, limit: int) -> bytes:
 def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
     """Tell whether the output ends with a complete answer, other than an echo of the prompt's example."""
     text = tail_of(printed, _LONGEST_SIGNAL)
-    found = object_at_the_end(text)
+    found = trailing_object(text)
     if found is None or found == last_object(briefing.prompt.encode(errors="replace")):
         return False
     answer = read_result(text, briefing.item, briefing.phase) if briefing.result_path else read_signal(text)

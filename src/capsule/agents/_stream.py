@@ -206,11 +206,11 @@ class StreamAgent(CliAgent):
     kinds: frozenset[str] = frozenset()
     """The types of event by which its output is known for its own."""
 
-    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+    def allowed_silence(self, briefing: Briefing, files: Files) -> float | None:
         """Go by its final event alone; output that is no events is read as plain text."""
         events = Events(files.printed)
         if not self.prints_events(events):
-            return super().quiet_allowed(briefing, files)
+            return super().allowed_silence(briefing, files)
         last = next(events.backwards(), None)
         return self.quiet_after_event if last is not None and self.is_final(last) else None
 
@@ -219,7 +219,7 @@ class StreamAgent(CliAgent):
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
         """Go by the final event: a result file is no last word where the CLI says itself when it is done."""
-        return self.quiet_allowed(briefing, files) is not None
+        return self.allowed_silence(briefing, files) is not None
 
     @abstractmethod
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
@@ -270,7 +270,7 @@ class StreamAgent(CliAgent):
                 reason = f"The agent `{self.name}` exited with {code}{said}"
                 failure = Failure(Kind.CRASH, reason)
             elif not reading.text.strip():
-                failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without a word.")
+                failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without any output.")
         return self.transcript(ended, files, text, failure, reading.usage)
 
 

@@ -56,7 +56,7 @@ class CommandAgent(CliAgent):
         if not self.options.command:
             raise SettingsError(
                 f"The agent `{self.name}` has no command.",
-                f'Say it in the settings: agents.{self.name}.command: [program, "{{prompt}}"].',
+                f'Set it: agents.{self.name}.command: [program, "{{prompt}}"].',
             )
         return self.options.command[0]
 

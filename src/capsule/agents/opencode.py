@@ -128,7 +128,7 @@ class OpencodeAgent(StreamAgent):
             case "text":
                 return _part(event).text("text")
             case "error":
-                return _said(event)
+                return _error_text(event)
         return ""
 
 
@@ -151,7 +151,7 @@ def _plugin_of_the_project(cwd: Path) -> str | None:
 def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), Event())
     if last.get("type") == "error":
-        data, message = last.table("error").table("data"), _said(last)
+        data, message = last.table("error").table("data"), _error_text(last)
         whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
         code, headers = data.count("statusCode"), data.table("responseHeaders")
         return classify("opencode", whole, _HINTS, status=code, headers=headers)
@@ -177,7 +177,7 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     return None
 
 
-def _said(event: Event) -> str:
+def _error_text(event: Event) -> str:
     error = event.table("error")
     if not error:
         return event.text("error")

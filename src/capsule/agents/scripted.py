@@ -145,9 +145,7 @@ def _read(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:
         hint = "Mend that entry of the recording, or leave it out."
-        raise SettingsError(
-            f"The recording says something strange about a {kind.__name__.lower()}: {fault}.", hint
-        ) from None
+        raise SettingsError(f"The recording has an invalid {kind.__name__.lower()}: {fault}.", hint) from None
 
 
 connect = ScriptedAgent

@@ -234,6 +234,6 @@ def name_of(stream: str) -> str:
 
 
 def _held(journal: JournalReader) -> dict[str, int]:
-    """Name the streams that somebody holds now, with the pid; 0 is one that cannot be named from here."""
+    """Name the streams that are held now, with the pid of the holder; 0 is one that cannot be named from here."""
     pids = {stream: journal.holder(stream) for stream in journal.epochs()}
     return {stream: pid for stream, pid in pids.items() if pid is not None}

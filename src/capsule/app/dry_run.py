@@ -17,7 +17,7 @@ from capsule.catalog import Catalog
 from capsule.core.budget import cost_so_far
 from capsule.core.campaign import to_do
 from capsule.core.item import Item, with_values
-from capsule.core.ledger import asked_at_the_door
+from capsule.core.ledger import values_asking_person
 from capsule.core.schedule import QueuePosition, choose, in_order, within_reach
 from capsule.core.state import MissionState, Step, agent_for
 from capsule.core.text import count
@@ -43,7 +43,7 @@ def preview(plan: MissionPlan, model: str) -> Iterator[str]:
 
 
 def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which items would be taken, its cost, and what the first agent would be told."""
+    """Describe the order in which items would be taken, its cost, and the first agent's prompt."""
     refuse_fresh_queue(request)
     only, tracker = request.items, project.tracker
     for item_id in only:
@@ -68,7 +68,7 @@ def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
 
 
 def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
-    """Describe the order in which everything would be done, its cost, and what the first agent would be told."""
+    """Describe the order in which everything would be done, its cost, and the first agent's prompt."""
     items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     wanted = {item.id for item in to_do(plan.members)}
@@ -100,7 +100,7 @@ def _as_asked(project: Project, asked: dict[str, str], queued: Queued) -> Queued
     guardrails = guardrails_of(project.settings)
 
     def for_agents(place: QueuePosition) -> QueuePosition:
-        values = asked_at_the_door(place.item, guardrails) if place.actionable else {}
+        values = values_asking_person(place.item, guardrails) if place.actionable else {}
         question = with_values(place.item, values).blocked if values else None
         if question is None:
             return place
@@ -125,7 +125,7 @@ def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Co
 
 def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states: Mapping[str, MissionState]) -> str:
     """Say how many agents would be started for all these items, and what such missions have cost so far."""
-    words, agents, workflows = _words(project), 0, set()
+    words, agents, workflows = words_at(project, project.git.resolve("HEAD")), 0, set()
     for item in items:
         workflow, to_do = _still_to_do(project, request, item, states.get(item.id), words)
         agents += sum(bool(workflow.phase(name).prompt) for name in to_do)
@@ -134,11 +134,6 @@ def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states
     known = f"{'the first ' if len(items) == _MOST_SHOWN else ''}{count(len(items), 'item')}"
     counted = f"retries not counted{f'; the cap is {cap}' if cap < agents else ''}"
     return f"{known}, up to {count(agents, 'agent')} ({counted}); {_cost_so_far(project, workflows)}"
-
-
-def _words(project: Project) -> Catalog:
-    """Return the workflows as a mission that starts now would have them."""
-    return words_at(project, project.git.resolve("HEAD"))
 
 
 def _still_to_do(

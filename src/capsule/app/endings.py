@@ -87,14 +87,14 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> En
 
 
 def record_last_step(project: Project, mission: str) -> None:
-    """Write down the outcome of a step that was killed before its tracker was told."""
+    """Write the outcome of a step to the tracker where the step was killed before that."""
     words = words_at(project, mission_state(project, mission).base)
     with open_services(project, project.tracker, words, FanOut(), None) as services, services.journal.claim(mission):
         sync_tracker(load_state(services, mission), services)
 
 
 def reopen_mission(project: Project, item: Item, notes: str) -> None:
-    """Journal now that a halted mission goes on, so that whoever runs it next, the queue too, does."""
+    """Journal now that a halted mission is reopened, so that any later run, the queue too, continues it."""
     state = mission_state(project, item.id)
     order = Order(
         mission=item.id,
@@ -131,7 +131,7 @@ def _release(services: Services, mission: str) -> tuple[str, ...]:
     except CapsuleError as fault:
         there = services.tracker.traits.own_command("release", mission, ".", ", such as with: ")
         claimed = f"warning: {mission} is still claimed in its tracker: {fault.message}"
-        return (f"{claimed}\n  Take the claim back there{there}",)
+        return (f"{claimed}\n  Release the claim there{there}",)
     return ()
 
 
@@ -143,7 +143,7 @@ def _leftovers(project: Project, mission: str) -> bool:
     if found and mission not in _made_by_us(project):
         what = place if place.exists() else f"What is called {mission} here"
         raise CapsuleError(
-            f"{what} was not made by Capsule; left alone.", "Remove it by hand, if nobody needs it.", exit_code=1
+            f"{what} was not made by Capsule; left alone.", "Remove it by hand if it is not needed.", exit_code=1
         )
     return found
 

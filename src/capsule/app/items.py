@@ -17,7 +17,7 @@ from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
-from capsule.core.item import Item, Value, check_id, stands_at, with_values
+from capsule.core.item import Item, Value, check_id, status_and_phase, with_values
 from capsule.core.ledger import tagged
 from capsule.core.project_log import log_entry
 from capsule.core.state import MissionState, replay
@@ -37,7 +37,7 @@ _LARGEST = 256 * 1024 * 1024
 
 
 class ItemLock(NamedTuple):
-    """An item that nobody else moves while we hold it, and how its mission stands."""
+    """An item, locked against changes by other processes, and the state of its mission."""
 
     project: Project
     item: Item
@@ -85,9 +85,9 @@ def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
     pid = running(project, {item_id}).get(item_id)
     if pid is not None:
         who = f"pid {pid}" if pid else "somewhere else"
-        how = f"`kill {pid}` ends it in order" if pid else "End it there"
+        how = f"Stop it with `kill {pid}`" if pid else "Stop it there"
         raise LockHeld(
-            f"{item_id} is running ({who}): stop it first.",
+            f"{item_id} is running ({who}).",
             f"{how}; `capsule run {item_id}` resumes it later.",
         )
     if mission_state(project, item_id).unrecorded:
@@ -114,7 +114,9 @@ def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_c
     if not held.mission.under_way:
         return Moved(before, with_values(before, assignment.values), warnings)
     after = held.project.tracker.item(before.id)
-    event = MovedByHand(at=at, what="item", expected=stands_at(before), found=stands_at(after), item=after)
+    event = MovedByHand(
+        at=at, what="item", expected=status_and_phase(before), found=status_and_phase(after), item=after
+    )
     held.journal.note(before.id, event)
     return Moved(before, after, warnings)
 
@@ -134,12 +136,12 @@ def record(
 
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
-    """Say what stands in the way of a commit that holds the backlog and nothing else; '' where nothing does."""
+    """Say what prevents a commit that holds the backlog and nothing else; '' where nothing does."""
     going_on = under_way(git.git_dir, bisect=True)
     if going_on:
         return f"{going_on[0]} is under way"
     if not git.checked_out():
-        return "HEAD is on no branch"
+        return "HEAD is detached"
     dirty = len(repository.dirty_paths(git, own_files))
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
 

@@ -54,7 +54,8 @@ _PATIENCE = 15.0
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """Everything that a runner is told. Settings and branch are those that the queue began with."""
+    """The request, order and settings that a runner is started with. Settings and branch are those that the queue began
+    with."""
 
     root: str
     branch: str
@@ -73,7 +74,7 @@ class _Fault(msgspec.Struct, frozen=True):
     trace: str
 
 
-class _Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line from a runner to its queue."""
 
     stream: str = ""
@@ -127,7 +128,7 @@ class MissionProcesses:
                 if self._stop.requested:
                     for running in self._runners:
                         running.ask_to_stop()
-                if gone := next(filter(self._has_gone, self._adopted), None):
+                if gone := next(filter(self._has_ended, self._adopted), None):
                     self._adopted.remove(gone)
                     return gone.mission, gone.error()
                 rest = max(0.0, deadline - time.monotonic())
@@ -137,12 +138,12 @@ class MissionProcesses:
                 if not ready and not rest:
                     return None
                 for runner in [each for each in self._runners if each in ready]:
-                    for told in runner.hear():
+                    for told in runner.messages():
                         if told.event:
                             self._observer.event(told.stream, told.event)
                         elif told.activity:
                             self._observer.activity(told.stream, told.activity)
-                        runner.go_on()
+                        runner.acknowledge()
                     if runner.over:
                         self._runners.remove(runner)
                         return runner.mission, runner.error()
@@ -152,11 +153,11 @@ class MissionProcesses:
             self._runners.clear()
             raise
 
-    def _has_gone(self, adopted: _Adopted) -> bool:
+    def _has_ended(self, adopted: _Adopted) -> bool:
         """Show what an adopted mission has done since, and pass a stop on to it; tell whether it has ended."""
         if self._stop.requested:
             adopted.ask_to_stop()
-        return adopted.gone(self._observer)
+        return adopted.has_ended(self._observer)
 
 
 class _Runner:
@@ -186,19 +187,19 @@ class _Runner:
         assert self._process.stdout
         return self._process.stdout.fileno()
 
-    def hear(self) -> Iterator[_Told]:
-        """Yield what it has told since; the last is how it ended."""
+    def messages(self) -> Iterator[_Message]:
+        """Yield the messages that have come since the last call; the last one says how it ended."""
         data = os.read(self.fileno(), 1 << 16)
         self._heard += data
         self.over = not data
         while b"\n" in self._heard:
             line, _, self._heard = self._heard.partition(b"\n")
-            told = msgspec.json.decode(line, type=_Told)
+            told = msgspec.json.decode(line, type=_Message)
             self._listens, self._fault = self._listens or told.listens, told.fault
             self.over = told.ended
             yield told
 
-    def go_on(self) -> None:
+    def acknowledge(self) -> None:
         if not self.over:
             self._write(b".")
 
@@ -212,7 +213,7 @@ class _Runner:
         """Wait for its end; return the error that stopped it, and raise what is no error of the user's."""
         code = self._close()
         if self._fault:
-            fault = _rebuilt(self._fault)
+            fault = _exception_of(self._fault)
             if not isinstance(fault, CapsuleError):
                 raise fault
             return fault
@@ -226,14 +227,14 @@ class _Runner:
         return RunnerDied(message, go_on, exit_code=128 - code if code < 0 else code)
 
     def end(self) -> None:
-        """Order it to stop, hear it out without showing anything, and see it gone."""
+        """Order it to stop, drop what it still sends, and wait until it has ended."""
         deadline = time.monotonic() + _PATIENCE
         try:
             if self._listens:
                 self._process.send_signal(signal.SIGINT)
                 while not self.over and select.select([self], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    for _ in self.hear():
-                        self.go_on()
+                    for _ in self.messages():
+                        self.acknowledge()
         finally:
             if not self.over:
                 self._process.kill()
@@ -254,7 +255,7 @@ class _Runner:
 
 
 class _Adopted:
-    """The process of a mission that a queue started which is gone: only journal, lock and signals lead to it."""
+    """The process of a mission whose queue has ended: it is reached only by journal, lock and signals."""
 
     def __init__(self, mission: str, journal: JournalReader) -> None:
         self.mission = mission
@@ -263,7 +264,7 @@ class _Adopted:
         self._seen = len(journal.events(mission))
         self._last: Event | None = None
 
-    def gone(self, observer: Observer) -> bool:
+    def has_ended(self, observer: Observer) -> bool:
         """Tell the observer what its mission has journaled since; return whether it has ended."""
         held = self._journal.holder(self.mission) is not None  # asked first: what it wrote last is told too
         for number, event in self._journal.events(self.mission, after=self._seen):
@@ -272,11 +273,11 @@ class _Adopted:
         return not held
 
     def error(self) -> CapsuleError | None:
-        """Return the error that stopped it, now that it has gone; one that is gone in the middle of a step has died."""
+        """Return the error that stopped the ended process; one that ended in the middle of a step has died."""
         state = replay(event for _, event in self._journal.events(self.mission))
         self._journal.close()
         if isinstance(self._last, Stopped):
-            return _said(self._last)
+            return _stop_error(self._last)
         if state.begun and not state.halt:
             message = f"The process of {self.mission} was killed; recorded progress is kept."
             return RunnerDied(message, f"Go on with `capsule run {self.mission}`.")
@@ -290,7 +291,7 @@ class _Adopted:
                 os.kill(pid, signal.SIGINT)
 
 
-def _said(stopped: Stopped) -> CapsuleError:
+def _stop_error(stopped: Stopped) -> CapsuleError:
     """Make the error that stopped a mission, as far as its journal tells; earlier versions did not name its class."""
     name = stopped.error or (Interrupted.__name__ if stopped.exit_code == Interrupted.exit_code else "")
     fields = {"message": stopped.cause, "hint": stopped.hint, "exit_code": stopped.exit_code}
@@ -305,7 +306,7 @@ def _error(kinds: tuple[str, ...], fields: dict[str, Any]) -> CapsuleError:
     return error
 
 
-def _rebuilt(fault: _Fault) -> Exception:
+def _exception_of(fault: _Fault) -> Exception:
     """Make the exception that the runner raised, as far as this process knows its class."""
     if "CapsuleError" in fault.kinds:
         return _error(fault.kinds, fault.fields)
@@ -326,9 +327,9 @@ def run_for_queue() -> int:
     try:
         _run(task, queue)
     except Exception as fault:  # noqa: BLE001 - the queue raises it anew
-        queue.tell(_Told(ended=True, fault=_packed(fault)))
+        queue.tell(_Message(ended=True, fault=_packed(fault)))
         return fault.exit_code if isinstance(fault, CapsuleError) else 2
-    queue.tell(_Told(ended=True))
+    queue.tell(_Message(ended=True))
     return 0
 
 
@@ -340,13 +341,13 @@ def _run(task: _Task, queue: _Queue) -> None:
         Stop() as stop,
         open_services(project, project.tracker, words, queue, stop, model=task.request.model) as opened,
     ):
-        queue.tell(_Told(listens=True))
+        queue.tell(_Message(listens=True))
         services, _ = with_recording(opened, project, task.request)
         run_until_halt(task.order, limited_by(task.lease, services))
 
 
 class _Queue:
-    """The queue, as its runner sees it: an observer that is told everything."""
+    """The queue, as its runner sees it: an observer that passes everything on to it."""
 
     def __init__(self) -> None:
         self._out = os.dup(1)
@@ -366,12 +367,12 @@ class _Queue:
         return task
 
     def event(self, mission: str, event: Event) -> None:
-        self.tell(_Told(stream=mission, event=event))
+        self.tell(_Message(stream=mission, event=event))
 
     def activity(self, mission: str, text: str) -> None:
-        self.tell(_Told(stream=mission, activity=text))
+        self.tell(_Message(stream=mission, activity=text))
 
-    def tell(self, told: _Told) -> None:
+    def tell(self, told: _Message) -> None:
         with self._one_at_a_time:
             if self._alone:
                 return
@@ -389,7 +390,7 @@ class _Queue:
         self._heard.release()  # whoever waits to be heard
 
     def _lose_queue(self) -> None:
-        """Go on without telling anybody, or kill this process: nobody asks for its mission any more."""
+        """Go on without a queue where the mission is one of several; else kill this process."""
         if not (self._task and _is_one_of_several(self._task)):
             _killed()
         self._alone = True

@@ -17,7 +17,18 @@ from capsule.core.assignment import Exists
 from capsule.core.documents import artefact_path, artefact_paths
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import Accepted
-from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
+from capsule.core.item import (
+    EARLY,
+    Blocked,
+    Item,
+    NewItem,
+    Status,
+    Value,
+    check_id,
+    check_move,
+    status_and_phase,
+    with_values,
+)
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
 from capsule.core.text import count, did_you_mean, one_line
@@ -139,13 +150,13 @@ def _check_known(tracker: Tracker, other: str, why: str) -> None:
 
 
 def advance(project: Project, item_id: str, *, to: str = "", no_commit: bool = False) -> Moved:
-    """Move an item of the backlog one step on, or to a phase."""
+    """Move a backlog item to its next step, or to a phase."""
     refuse_verb(project.tracker, "advance", f"Go on with it: capsule run {item_id}, or capsule step {item_id}")
     with lock_item(project, item_id) as held:
         before, values = held.item, _advanced(held, to)
         after = with_values(before, values)
         same = before.status is after.status and before.phase
-        way = f"{before.phase} -> {after.phase}" if same else f"{stands_at(before)} -> {stands_at(after)}"
+        way = f"{before.phase} -> {after.phase}" if same else f"{status_and_phase(before)} -> {status_and_phase(after)}"
         return move(held, "ADVANCE", way, values, no_commit=no_commit)._replace(after=after)
 
 
@@ -164,15 +175,15 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
     names = workflow.names()
     phases = tuple(name for name in names[names.index(workflow.entry()) :] if workflow.phase(name).doer != "do")
     if not wanted and item.phase in names and workflow.phase(item.phase).doer == "do":
-        hint = f"Go on with `capsule run {item.id}`, or say that it is done: capsule complete {item.id}"
-        raise Refused(f"{item.id} is at {item.phase}, which Capsule does by itself.", hint)
+        hint = f"Go on with `capsule run {item.id}`, or mark it as done: capsule complete {item.id}"
+        raise Refused(f"{item.id} is at {item.phase}, a phase that Capsule runs itself.", hint)
     target = here = item.phase if item.phase in phases else phases[0]
     if wanted:
         target = wanted.lower()
         _check_target(held, target, phases, workflow)
     elif item.status is Status.IN_PROGRESS and item.phase:
         if here == phases[-1]:
-            hint = f"Say that it is done: capsule complete {item.id}"
+            hint = f"Mark it as done: capsule complete {item.id}"
             raise Refused(f"{item.id} is at {here}, and there is no phase after that.", hint)
         target = phases[phases.index(here) + 1]
     if item.status is Status.IN_PROGRESS:
@@ -191,7 +202,7 @@ def _check_target(held: ItemLock, target: str, phases: tuple[str, ...], workflow
     if item.status in EARLY:
         raise Refused(
             f"{item.id} is {item.status.value}, and has to be scoped before it can go to {target}.",
-            f"Say that it is: capsule advance {item.id}",
+            f"Mark it as scoped: capsule advance {item.id}",
         )
     if item.status is Status.IN_PROGRESS and item.phase == target:
         raise Refused(f"{item.id} is at {target} already.", f"Go on with it: capsule run {item.id}")
@@ -285,7 +296,7 @@ def accept(
     Return what was accepted, what else of the same phase is still refuted, and warnings.
     """
     if not because:
-        raise UsageError("The reason is empty.", "Say why it may stand: it is shown with the mission for ever.")
+        raise UsageError("The reason is empty.", "Give the reason: it is shown with the mission and in every report.")
     changes = _changes_of(project, no_commit=no_commit)
     with lock_item(project, item_id) as held:
         state = _with_refutation(held, check)
@@ -351,7 +362,7 @@ def complete(project: Project, item_id: str, *, no_commit: bool = False) -> Arch
 def close(project: Project, item_id: str, reason: str, *, no_commit: bool = False) -> Archived:
     """Say that an item will not be done, and why."""
     if not reason:
-        raise UsageError("The reason is empty.", "Say why it will not be done: somebody will ask.")
+        raise UsageError("The reason is empty.", "Give the reason: it is recorded with the item.")
     return _archive(project, item_id, reason, no_commit=no_commit)
 
 
@@ -417,7 +428,7 @@ class _TrackerChanges:
             after = self._tracker.item(item.id)
             if after.blocked:
                 where = self._tracker.traits.own_command("show", item.id, ", in its tracker.")
-                raise Refused(f"{item.id} is blocked still: {after.blocked.reason}.", f"See what it waits for{where}")
+                raise Refused(f"{item.id} is still blocked: {after.blocked.reason}.", f"See what it waits for{where}")
         if notes and not halt:
             self._tracker.comment(item.id, notes)
         return Unblocked(item, goes_on_from=halt.phase if halt else "", commented=bool(notes and not halt))
@@ -491,7 +502,7 @@ class _CommittedChanges(_TrackerChanges):
             return Unblocked(held.item, goes_on_from=mission.halt.phase)  # it stopped, and nothing was asked
         block = _block_of(held.item)
         moved = self._unblock(held, notes or block.reason, notes)
-        return Unblocked(moved.after, stands=stands_at(moved.after), warnings=moved.warnings)
+        return Unblocked(moved.after, stands=status_and_phase(moved.after), warnings=moved.warnings)
 
     def unblock_accepted(self, held: ItemLock, check: str, because: str) -> tuple[str, ...]:
         if held.item.status is not Status.BLOCKED:

@@ -22,13 +22,14 @@ def queued(
     resumed: Collection[str] = (),
     triage_first: bool | None = None,
 ) -> list[QueuePosition]:
-    """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
+    """Order these items as a queue. `resumed` are halted missions, and those that a person began, which are to go
+    on."""
     guardrails = guardrails_of(project.settings)
     first = project.settings.execution.triage_first if triage_first is None else triage_first
     if project.tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails, triage_first=first)
-    standing = {name: words for name, state in states.items() if (words := _way_on(state))}
+    standing = {name: words for name, state in states.items() if (words := _how_it_goes_on(state))}
     halted = {}
     for name, state in states.items():
         if state.halt and state.under_way and name not in resumed:
@@ -47,8 +48,8 @@ def queued(
     )
 
 
-def _way_on(state: MissionState) -> str:
-    """Say how a mission goes on; '' where it has come to its end."""
+def _how_it_goes_on(state: MissionState) -> str:
+    """Say how a mission goes on; '' where it is finished."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""

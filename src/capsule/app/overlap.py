@@ -21,7 +21,7 @@ from capsule.workspaces.trees import all_artefacts, is_artefact
 
 
 def overlaps(project: Project, items: Iterable[Item], under_way: Collection[str]) -> dict[str, str]:
-    """Say of each item that is likely to get in the way of a mission under way, in words; others are left out.
+    """Describe, for each item that is likely to get in the way of a mission under way, which files they share.
 
     `items` are those that may be taken next, and those under way that the tracker still lists.
     """

@@ -66,12 +66,12 @@ class MissionPlan(Struct, frozen=True):
 
     @property
     def began(self) -> bool:
-        """There is something to start over from: a mission, or a worktree that `prep` made."""
+        """Tell whether there is something to start over from: a mission, or a worktree that `prep` made."""
         return self.state.started or bool(_prepared_base(self.project, self.order.mission))
 
     @property
     def merged_already(self) -> bool:
-        """All but the tracker knows it: there is nothing to run, only an item to close."""
+        """Tell whether the mission is merged and only its item is still to be closed."""
         return only_to_be_closed(self.state) and self.order.item.status is Status.IN_PROGRESS
 
 
@@ -104,7 +104,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         into, notes = state.into, _fixed_at_the_start(request)
         if workflow.publishes_steps and into != project.branch:
             on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
-            raise Refused(f"{item_id} works for {into}, and {on}.", f"Go back to it: git switch {into}")
+            raise Refused(f"{item_id} works for {into}, and {on}.", f"Switch to it: git switch {into}")
     elif workflow.publishes_steps:
         into, notes = _step_by_step(project, request), ()
         base = repository.base_of(project.git, f"refs/heads/{into}")
@@ -202,7 +202,7 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
     dirty = [] if request.allow_dirty else repository.dirty_paths(project.git, ours)
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
-        hint = "Commit them; or --allow-dirty goes on, leaves your edits alone, and asks where work would touch them."
+        hint = "Commit them, or use --allow-dirty: it leaves your edits alone, and asks where work would change them."
         raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
 
 
@@ -217,7 +217,7 @@ def check_agents(plan: MissionPlan, services: Services) -> None:
 
 
 def exclude_our_files(plan: MissionPlan) -> None:
-    """Tell git what to ignore: the last thing before a mission starts."""
+    """Add our files to git's ignore list: the last thing before a mission starts."""
     steps = plan.order.workflow.publishes_steps
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 

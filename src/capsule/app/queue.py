@@ -50,7 +50,7 @@ _FOR_ONE_TASK = {
 
 
 def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> int:
-    """Work through the whole queue, or take the named items to their end; return the exit code.
+    """Run the whole queue or the named items; return the exit code.
 
     `triage` has every new item assessed, and takes none further. The report is the caller's, so that it is there
     however the run ends.
@@ -58,7 +58,7 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     request, named = run.request, run.request.items or None
     refuse_fresh_queue(request)
     for item_id in request.items:
-        _make_way(run, run.project.tracker.item(item_id))
+        _make_ready(run, run.project.tracker.item(item_id))
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
     statuses = (Status.NEW,) if triage else None
     cap, typed = cap_of(run.project, request), request.cap is not None
@@ -83,7 +83,7 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
 
 
 def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | None) -> Iterator[str]:
-    """Say what a run will do in which order, and what it cannot work on."""
+    """List what a run will do, in order, and what it cannot work on."""
     wanted = [place for place in places if only is None or place.item.id in only]
     for label, kind in (("order:", True), ("not now:", False)):
         named = [f"{place.item.id} ({place.why})" for place in wanted if place.actionable is kind]
@@ -112,7 +112,7 @@ def jobs_of(project: Project) -> int:
     return most_jobs() if jobs == "auto" else jobs
 
 
-def _make_way(run: RunContext, item: Item) -> None:
+def _make_ready(run: RunContext, item: Item) -> None:
     """Make a named item ready to be run, or refuse."""
     refuse_container(item)
     if run.request.fresh:
@@ -125,7 +125,9 @@ def _make_way(run: RunContext, item: Item) -> None:
 def refuse_container(item: Item) -> None:
     """Refuse an item that holds others, where a task is asked for."""
     if is_container(item):
-        raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
+        raise Refused(
+            f"{item.id} holds other items, and is run by running them.", f"Run them all: capsule run {item.id}"
+        )
 
 
 def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
@@ -135,21 +137,21 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
         return  # it was let start
     place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
     if place and place.item.taken_by:
-        raise Refused(f"{item_id} is {place.why}.", "Let them finish, or take it from them in the tracker.")
+        raise Refused(f"{item_id} is {place.why}.", "Wait until they finish, or reassign it in the tracker.")
     if place and place.waits_for:
-        raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
+        raise Refused(f"{item_id} {place.why}.", f"Run that first, or remove the dependency from {item_id}.")
     if place and place.item.blocked:
-        hints = {HELD: f"Settle it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
+        hints = {HELD: f"Resolve it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
         answer = f'Answer it: capsule unblock {item_id} --notes "..."'
         raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, answer))
 
 
 def _rebuild(run: RunContext, item: Item) -> None:
-    """Unblock an item of a backlog whose work is to be rebuilt: asking for that answers what it was blocked for."""
+    """Unblock an item of a backlog whose work is to be rebuilt: `--rebase` answers what it was blocked for."""
     state = known_mission(run.project, item.id)
     if state.workflow.publishes_steps:
         hint = f"Go on: capsule run {item.id}"
-        raise Refused(f"{item.id} follows {state.into} by itself: there is nothing to rebase.", hint)
+        raise Refused(f"{item.id} follows {state.into} automatically: there is nothing to rebase.", hint)
     if item.blocked:
         with lock_item(run.project, item.id) as held:
             values = unblocked(item, guardrails_of(run.project.settings))
@@ -164,7 +166,7 @@ def _start_anew(run: RunContext, item: Item) -> None:
         return
     entry = state.workflow.entry()
     if state.workflow.publishes_steps:
-        hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
+        hint = f"Move it back to the phase to redo: capsule advance {item.id} --to {entry}"
         raise Refused(f"What was done for {item.id} is committed already.", hint)
     _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:
@@ -192,7 +194,8 @@ class _ProjectJobs:
         *,
         tells_order: bool = False,
     ) -> None:
-        """A `campaign` goes on with missions that halted, as `run TASK` would; new ones start from the ref `start`.
+        """Read the queue. A `campaign` resumes halted missions, as `run TASK` does; new ones start from the ref
+        `start`.
 
         `tells_order`: say first what will be taken, and what cannot be.
         """

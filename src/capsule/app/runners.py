@@ -71,7 +71,7 @@ def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> R
     """Start `capsule WORDS`, which begin with `run`; it prints only its closing summary, notes and errors."""
     folder = root / ".capsule" / "runners"
     if folder.is_symlink() or folder.parent.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise CapsuleError(f"{folder} is no folder of its own.", "Move it away: the last words of runs are kept there.")
+        raise CapsuleError(f"{folder} is not a plain folder.", "Move it away: the output of runs is kept there.")
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
     files: list[int] = []
     try:
@@ -105,7 +105,7 @@ def silently(words: Sequence[str]) -> list[str]:
 
 
 def _prune(folder: Path) -> None:
-    """Remove the oldest files, by the time in their names; one that somebody still has open stays."""
+    """Remove the oldest files, by the time in their names; keep those that are open."""
     for kind in KINDS:
         for old in sorted(folder.glob(f"*.{kind}"))[: -KEPT + 1]:
             with suppress(OSError):
@@ -118,12 +118,12 @@ def _prune(folder: Path) -> None:
 
 
 def _new_file(path: Path) -> int:
-    """Create a file that is locked while anybody has it open, the runner included: that lets `_prune` know."""
+    """Create a file that stays locked while a process has it open, the runner included: `_prune` keeps it then."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
     try_lock(fd, fcntl.LOCK_SH, path)
     return fd
 
 
 def _read(fd: int) -> str:
-    """Read the file that was opened, whatever stands in its place by now."""
+    """Read the file that was opened, even if its path names another file by now."""
     return os.pread(fd, _LONGEST, 0).decode(errors="replace")

@@ -80,7 +80,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
 def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
     """Open the services of a run: a signal stops it, people are notified, it is recorded or replayed if asked."""
     project, request = run.project, run.request
-    _tell_first(run, notes)
+    _tell_notes(run, notes)
     with (
         Stop() as stop,
         _notified(project, run.observer) as observer,
@@ -110,7 +110,7 @@ def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
             run.tell(f"note: the tracker's files are not committed: {fault.filename}: {fault.strerror}")
 
 
-def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
+def _tell_notes(run: RunContext, notes: tuple[str, ...]) -> None:
     """Tell what was noted, and whether agents run unconfined, before the first one starts."""
     for text in notes:
         run.tell(f"note: {text}")
@@ -125,7 +125,7 @@ def _tell_first(run: RunContext, notes: tuple[str, ...]) -> None:
 
 @contextmanager
 def _notified(project: Project, observer: Observer) -> Iterator[Observer]:
-    """Add the notifier that the settings ask for. At the end, wait some seconds for what is not told yet."""
+    """Add the notifier that the settings ask for. At the end, give unsent notifications some seconds."""
     chosen = channels(project.settings.notify)
     if not chosen:
         yield observer
@@ -153,7 +153,7 @@ def home_for_notifications(home: str) -> Path:
 def merge(plan: MissionPlan, run: RunContext) -> MissionState:
     """Merge a mission that is signed off: the last stage by itself."""
     project = plan.project
-    _tell_first(run, plan.notes)
+    _tell_notes(run, plan.notes)
     with (
         Stop() as stop,
         open_services(project, project.tracker, plan.words, run.observer, stop, model=run.request.model) as services,
@@ -168,7 +168,7 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
 
 
 def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:
-    """Tell whether the merge agent has done its part and nobody has changed the place since: then none is needed."""
+    """Tell whether the merge agent is done and the place is unchanged since: then no agent is needed."""
     state, names = plan.state, plan.order.workflow.names()
     if not (state.under_way and state.halt and state.checkpoint):
         return False
@@ -188,7 +188,7 @@ def _check_signed_off(plan: MissionPlan, services: Services) -> None:
         passed = last in plan.state.approved
     elif not (worklog := place.worklog().strip()):
         message = f"{mission} is not signed off: its worktree has no worklog.md, or an empty one."
-        raise Refused(message, f"Bring it back with its sign-off, or go on with `capsule run {mission}`.")
+        raise Refused(message, f"Restore it with its sign-off, or go on with `capsule run {mission}`.")
     else:
         passed = signed_off(worklog, section_of(workflow, last))
     if not passed:
@@ -222,7 +222,7 @@ def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]
     repository.exclude_artefacts(project.git, base)
     main = repository.main_branch(project.git, project.settings.project.main)
     ahead = repository.ahead_of(project.git, base, main)
-    told = (f"HEAD holds commits that {main} lacks; they would be merged along.",) if ahead else ()
+    told = (f"HEAD holds commits that {main} lacks; they would be merged too.",) if ahead else ()
     words = words_at(project, base)
     with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
         place = services.place(item_id, "")

@@ -19,7 +19,7 @@ from capsule.app.missions import mission_state
 from capsule.core.assignment import Absent, Exists
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import MovedByHand
-from capsule.core.item import Item, Status, Value, stands_at
+from capsule.core.item import Item, Status, Value, status_and_phase
 from capsule.core.ledger import guarded, tagged
 from capsule.project import Project
 from capsule.system.clock import SystemClock
@@ -83,7 +83,7 @@ def reopen_archived(project: Project, item_id: str) -> Item:
 def _with_item(project: Project, verb: Verb) -> Mapping[str, bytes]:
     """Return the backlog with an item that has left it, as it was before that."""
     tracker, git = cast("CommittedTracker", project.tracker), project.git
-    then = tracker.understood(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
+    then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
     if verb.item not in then:
         raise Refused(f"{verb.item} was not in the backlog before {verb.commit[:12]}.", f"git show {verb.commit[:12]}")
     item = then[verb.item]
@@ -166,7 +166,7 @@ def _remove_what_was_added(project: Project, verb: Verb) -> Undone:
     read = project.git.read_file
 
     def items_at(commit: str) -> dict[str, Item]:
-        return dict(tracker.understood(read(project.git.tree_in(commit), tracker.own_files()[0]) or b"")[0])
+        return dict(tracker.parse_file(read(project.git.tree_in(commit), tracker.own_files()[0]) or b"")[0])
 
     then, now = items_at(verb.commit), {item.id: item for item in tracker.everything()}
     added = [name for name in then if name not in items_at(verb.before)]
@@ -219,6 +219,8 @@ def _tell_its_mission(held: ItemLock) -> None:
     """Tell a mission under way that it was a person who moved its item."""
     if held.mission.under_way:
         after = held.project.tracker.item(held.item.id)
-        found = stands_at(after)
-        event = MovedByHand(at=SystemClock().now(), what="item", expected=stands_at(held.item), found=found, item=after)
+        found = status_and_phase(after)
+        event = MovedByHand(
+            at=SystemClock().now(), what="item", expected=status_and_phase(held.item), found=found, item=after
+        )
         held.journal.note(held.item.id, event)

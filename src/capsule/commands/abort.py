@@ -12,7 +12,6 @@ import argparse
 from capsule.app.endings import abandon
 from capsule.commands.arguments import say, warn
 from capsule.commands.several import do_each, items_argument
-from capsule.core.item import Blocked
 from capsule.core.ledger import DECISION
 from capsule.project import Project, open_project
 
@@ -38,11 +37,9 @@ def _abort(project: Project, mission: str) -> None:
         say(f"  salvaged:    {ended.salvage}")
     blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
     if blocked:
-        say(f"  next:        {_frees(mission, blocked)}")
+        unblock = (
+            f"capsule approve {mission}" if blocked.kind == DECISION else f'capsule unblock {mission} --notes "..."'
+        )
+        say(f"  next:        {unblock}")
     else:
         say(f"  start over:  capsule run {mission}")
-
-
-def _frees(item_id: str, blocked: Blocked) -> str:
-    """Return the command after which the queue takes a blocked item again."""
-    return f"capsule approve {item_id}" if blocked.kind == DECISION else f'capsule unblock {item_id} --notes "..."'

@@ -1,7 +1,7 @@
 """Accept one refuted claim of a mission, with the reason; `capsule answer ID --accept CHECK` also lets it go on.
 
 Capsule checked what an agent claims, and the claim does not hold: no test notices when the code is broken, say. If you
-know better, accept it. Your reason is written down, and the mission, its worklog and every report show it for ever. It
+know better, accept it. Your reason is recorded, and shown with the mission, in its worklog and in every report. It
 holds for that check on exactly that state of the files, and for nothing else: where they change, the check is made
 again. `capsule show ID` lists the checks.
 

@@ -1,4 +1,4 @@
-"""Move an item of the backlog one step on, or to a phase.
+"""Move a backlog item to its next step, or to a phase.
 
 New and researching items become scoped, scoped ones ready, ready ones start, and one in progress goes to its next
 phase. --to PHASE goes forward if the documents of every phase in between exist, and backward always. Beads have no
@@ -20,7 +20,7 @@ from capsule.app.items import Moved
 from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, say, warn
 from capsule.commands.several import do_each, items_argument
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.project import open_project
 
 
@@ -38,4 +38,4 @@ def run(args: argparse.Namespace) -> int:
 
 def _tell(moved: Moved) -> None:
     warn(moved.warnings)
-    say(f"{moved.before.id} is {stands_at(moved.after)}; it was {stands_at(moved.before)}.")
+    say(f"{moved.before.id} is {status_and_phase(moved.after)}; it was {status_and_phase(moved.before)}.")

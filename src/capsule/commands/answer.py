@@ -7,16 +7,16 @@ Words answer a question; an item that has failed tries again with them. The othe
   capsule answer WRK-003 "Use the second API; the first is being retired."
   capsule answer WRK-003 --notes - < answer.md
   capsule answer WRK-003 WRK-004 --approve
-  capsule answer demo-1.1.2 --accept demanded --because "The branch is only reached on Windows."
+  capsule answer demo-1.1.2 --accept demanded --because "only on Windows"
   capsule answer demo-1.1.3 --retry
   capsule answer WRK-005 --close "the customer has left"
-  capsule answer                              all open questions in your editor; what you leave empty is left alone
-  capsule questions --form > answers.md       the same as a file, to be filled in and read back with:
-  capsule answer --file answers.md
+  capsule answer                         all open questions, in your editor
+  capsule questions --form > answers.md  the same as a file
+  capsule answer --file answers.md       what you have written there
 
-The last word is the answer where it does not look like an id. With IDs, --file has the answer for each of them;
-without, a form with a section for each. Every ID is looked up before anything is changed. In a section of the form,
-`approve`, `retry`, `accept: the reason` and `close: the reason` do what these options do.
+A section of such a form that you leave empty is left alone. The last word is the answer where it does not look like an
+id. With IDs, --file has the answer for each of them. Every ID is looked up before anything is changed. In a section of
+the form, `approve`, `retry`, `accept: the reason` and `close: the reason` do what these options do.
 
 Exit code: 0 answered, or nothing needs you; 1 an item does not need you or cannot be answered so; 2 usage; 3 it is
 running.

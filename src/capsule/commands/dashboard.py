@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from capsule.app.runners import start_runner
 from capsule.commands.arguments import say, tell
 from capsule.commands.logs import Shelf
-from capsule.commands.output import what_stands_against_a_screen
+from capsule.commands.output import why_no_screen
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, end_of
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, UsageError
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         return serve(args)
     if args.plain:
         return show_board(open_project(args.project_dir), once=args.once)
-    against = "" if in_a_browser() else what_stands_against_a_screen()
+    against = "" if in_a_browser() else why_no_screen()
     if against:
         raise UsageError(f"The dashboard needs a terminal, and {against}.", _AS_TEXT)
     try:
@@ -196,7 +196,7 @@ def _logs(shelf: Shelf) -> Iterator[str]:
 # ---- doing
 
 
-def _forget_how_large_a_tab_is() -> None:
+def _remove_tab_size() -> None:
     """Remove the size of a browser tab from the environment: commands would take it for a terminal's."""
     if in_a_browser():
         for name in ("COLUMNS", "ROWS"):
@@ -204,7 +204,7 @@ def _forget_how_large_a_tab_is() -> None:
 
 
 def _do(project: Project, words: Sequence[str]) -> CommandResult:
-    _forget_how_large_a_tab_is()
+    _remove_tab_size()
     done = subprocess.run(
         [sys.executable, "-P", "-m", "capsule", *words],
         cwd=project.root,
@@ -218,7 +218,7 @@ def _do(project: Project, words: Sequence[str]) -> CommandResult:
 
 
 def _start(project: Project, words: Sequence[str]) -> StartedRun:
-    _forget_how_large_a_tab_is()
+    _remove_tab_size()
     runner = start_runner(project.root, words)
     return StartedRun(runner.pid, lambda: CommandResult(runner.wait(), runner.out(), runner.err()))
 

@@ -153,13 +153,13 @@ def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
         tell(f"capsule: the demo did not come out as promised: {promise}")
     tell(f"\n$ git log {' '.join(demo.log)}")
     say(_git(project, "log", "--no-decorate", *demo.log) + "\n")
-    caught = [_told(item, event) for item, event in endings if event.decision.verdict is Verdict.REFUTED]
+    caught = [_attempt_line(item, event) for item, event in endings if event.decision.verdict is Verdict.REFUTED]
     say("\n".join([f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}", *caught, ""]))
     say(demo.look_around.format(root=shlex.quote(str(project.root))).rstrip())
     return 1 if broken else 0
 
 
-def _told(item: str, event: StepEnded) -> str:
+def _attempt_line(item: str, event: StepEnded) -> str:
     said = event.outcome.signal
     word = "SUBPHASE_COMPLETE" if said.verdict is Verdict.MORE else said.verdict.value
     head = f"  {item} {event.key} said {word}: “{clean(said.feedback or said.summary)}”"

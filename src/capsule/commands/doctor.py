@@ -317,7 +317,7 @@ def too_old(version: str) -> str:
     found = _VERSION.match(version)
     if not found or (int(found[1]), int(found[2])) >= OLDEST_BD:
         return ""
-    return f"bd {version} is too old: it cannot do what is needed of it."
+    return f"bd {version} is too old: it lacks features that Capsule needs."
 
 
 def _sandbox(context: _Context) -> Iterator[Finding]:
@@ -353,10 +353,12 @@ def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator
         elif fault := _sh_complaint("-n", "-c", command):
             yield Finding("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
         elif program and not _is_there(program):
-            yield Finding("notify", "warning", f"`{program}` is not installed, so nobody is notified", _MEND_NOTIFY)
+            yield Finding(
+                "notify", "warning", f"`{program}` is not installed, so no notification is sent", _MEND_NOTIFY
+            )
         elif root and Path(program).is_absolute() and Path(program).is_relative_to(root):
             hint = "Keep it elsewhere: the command runs outside of every sandbox."
-            yield Finding("notify", "warning", f"{program} lies in the project, where agents can change it", hint)
+            yield Finding("notify", "warning", f"{program} is in the project, where agents can change it", hint)
         else:
             yield Finding("notify", "ok", f"`{command}`")
 
@@ -440,10 +442,10 @@ def _workflows(context: _Context) -> Iterator[Finding]:
         except CapsuleError as fault:
             yield Finding(f"workflow {name}", "wrong", fault.message, fault.hint)
         else:
-            yield Finding(f"workflow {name}", "ok", _told(context.words, workflow))
+            yield Finding(f"workflow {name}", "ok", _prompt_files(context.words, workflow))
 
 
-def _told(words: Catalog, workflow: Workflow) -> str:
+def _prompt_files(words: Catalog, workflow: Workflow) -> str:
     """Name its file, and those of its prompts that are the project's own."""
     where = words.where(workflow.name, "workflow")
     asked = [phase.prompt for phase in workflow.phases if phase.prompt and phase.prompt not in workflow.prompts]
@@ -535,7 +537,7 @@ def _tried(policy: Policy, behind: str, ran: Ran) -> Finding:  # noqa: PLR0911 -
         return Finding("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
     if signal := killed_by(ran.exit_code, ran.tail):
         found = f"{said} was ended by {signal}, so it is not known what it shows"
-        return Finding("tests", "warning", found, "Memory may have run short, or somebody ended it. Try it again.")
+        return Finding("tests", "warning", found, "Memory may have run short, or it was killed. Try it again.")
     if ran.report.errors or ran.report.results:
         return _by_name(policy, ran.report)
     colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
@@ -568,9 +570,9 @@ TRIAL = 60.0
 """Seconds for which the test command is tried."""
 _NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
 _FIRST_TESTS = "A mission's first tests are run by it."
-_MEND_FIRST = "Mend it first: a mission does not begin where no test passes."
-_LOAD_FIRST = "Mend it first: a mission does not begin where tests cannot be loaded."
-_STRICT = "Mend it first: with `evidence.base: strict`, a mission does not begin where a test fails."
+_MEND_FIRST = "Mend it first: a mission does not start where no test passes."
+_LOAD_FIRST = "Mend it first: a mission does not start where tests cannot be loaded."
+_STRICT = "Mend it first: with `evidence.base: strict`, a mission does not start where a test fails."
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 

@@ -5,10 +5,10 @@ out), CSV with a column `title` (and description, tags, size, complexity, risk, 
 the JSON of `gh issue list`. What the tracker has already, by its reference or its title, is skipped: the same list can
 be imported again. A backlog is changed by one commit.
 
-  capsule import ideas.md --dry-run          what it would add, and what it would skip
+  capsule import ideas.md --dry-run      what it would add, and what it would skip
   capsule import ideas.md --tag q3
   capsule import export.csv
-  gh issue list --label bug --json number,title,body,labels,url | capsule import -
+  gh issue list --json number,title,body,labels,url | capsule import -
 
 Exit code: 0 added, or nothing is new; 1 a parent is unknown, or the tracker refuses it; 2 usage, or there are no items
 in it.

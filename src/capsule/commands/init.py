@@ -36,7 +36,7 @@ from capsule.settings import PROJECT_TOML
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import SKILLS, new_backlog_file, uses_skills
-from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.checkouts import passes_link
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.state_store import commit_files
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     folders = [name for name in needed if not (project.root / name).is_dir()]
     _make(project.root, folders)
     commit = _write(project, new, commit=not obstacle)
-    for line in _told(wanted, new, needed, folders, tracker):
+    for line in _results(wanted, new, needed, folders, tracker):
         say(line)
     for key in kept:
         say(f"kept   `{key}` as {CONFIG} has it")
@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
+        named = {".capsule/prompts" if path.startswith(".capsule/prompts/") else path for path in left}
+        say(f"  git add {' '.join(sorted(named))} && git commit")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
@@ -186,7 +187,7 @@ def _check_file(root: Path, name: str) -> None:
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
-    if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
+    if place.is_symlink() or passes_link(root, place) or (place.exists() and not place.is_file()):
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 
@@ -243,7 +244,7 @@ _MANY = {".capsule/prompts": "prompts copied", SKILLS: "skills and forms written
 """Folders of many files, and what is said of these."""
 
 
-def _told(
+def _results(
     wanted: Mapping[str, bytes], new: Mapping[str, bytes], needed: Sequence[str], folders: list[str], tracker: str
 ) -> Iterator[str]:
     for name in needed:

@@ -1,11 +1,11 @@
-"""Say how many missions a run works on at the same time, or change that while it runs.
+"""Show how many missions run at the same time, or change it during the run.
 
   capsule jobs        how many are allowed, and which run
   capsule jobs 4      four at a time from now on
   capsule jobs auto   as many as fit on this machine
 
-It concerns every run of this project that is under way. With more, others are started within a second or two; with
-fewer, what runs goes on, and nothing new starts until fewer are under way.
+It applies to every run of this project that is under way. With a higher number, more missions start within a second or
+two; with a lower one, running missions continue, and none starts until enough have ended.
 Exit code: 0 done; 1 no run is under way; 2 it is not a number.
 """
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     for before in set_jobs(project, jobs):
         say(f"{name_of(before.stream)}: {jobs} at a time from now on (before: {before.allowed})")
         if len(before.running) > jobs:
-            say(f"  {', '.join(before.running)} go on; nothing new starts while {jobs} or more are under way")
+            say(f"  {', '.join(before.running)} continue; no mission starts while {jobs} or more are running")
     if room := missing_room(project.git, project.env, jobs):
         tell(f"note: {room}")
     return 0
@@ -47,5 +47,5 @@ def _number(text: str) -> int:
         return most_jobs()
     if not text.isdecimal() or int(text) < 1:
         message = f"The number of jobs must be auto or a whole number, 1 or more, not {text!r}."
-        raise UsageError(message, "Say for example: capsule jobs 3")
+        raise UsageError(message, "For example: capsule jobs 3")
     return int(text)

@@ -2,8 +2,8 @@
 
   capsule list
   capsule list login timeout
-  capsule list --only status=new,tag=ui        --only takes what it takes in `capsule status`
-  capsule list --all pay                       also what is done, as far as its tracker knows it
+  capsule list --only status=new,tag=ui  as in `capsule status`
+  capsule list --all pay                 also what is done, if its tracker knows
   capsule list --json | jq -r '.[].id'
 
 `capsule status` also tells which missions are under way, and `capsule questions` what needs you.

@@ -95,7 +95,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
     with _HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
         runner = start_runner(project.root, ["run", *words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
-        return _watch_ours(project, runner, subject, ctrl_c)
+        return _watch_own_run(project, runner, subject, ctrl_c)
 
 
 def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
@@ -115,7 +115,7 @@ def _streams(items: tuple[str, ...]) -> list[str]:
     return [stream for item in items for stream in (item, f"{CAMPAIGN}{item}", f"{RUN}run-{item}")]
 
 
-def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: _HeldBack) -> int:
+def _watch_own_run(project: Project, runner: Runner, subject: Subject, ctrl_c: _HeldBack) -> int:
     def stop() -> str:
         runner.stop()
         return ""
@@ -201,13 +201,13 @@ def last_words(runner: Runner, code: int, subject: Subject) -> int:
     _tell(sys.stderr, "".join(line for line in lines if line.startswith(_NOTE)))
     _tell(sys.stdout, out)
     _tell(sys.stderr, "".join(cause))
-    fault = None if cause and code >= 0 else _unsaid(runner, code, subject, silent=not out)
+    fault = None if cause and code >= 0 else _why_it_ended(runner, code, subject, silent=not out)
     if fault:
         raise fault
     return code
 
 
-def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
+def _why_it_ended(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
     """Return why the runner ended, if it could not say so itself."""
     go_on = f"Resume with `{subject.command}`."
     if code in (-signal.SIGINT, Interrupted.exit_code) or (runner.asked and code > 0 and silent):
@@ -242,7 +242,7 @@ def how_it_ended(project: Project, subject: Subject) -> int:
 
 
 def _tell(stream: TextIO, words: str) -> None:
-    """Write to a terminal that may be gone by now, which is no fault."""
+    """Write to a terminal; ignore one that was closed meanwhile."""
     try:
         stream.write(words)
         stream.flush()

@@ -96,7 +96,7 @@ def wording_of(project: Project, agent: str) -> Wording:
 
 
 class Output(Struct, frozen=True):
-    """One file, and the run of a phase that it is the output of."""
+    """One file, and the phase run whose output it is."""
 
     file: Path
     phase: str

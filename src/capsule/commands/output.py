@@ -28,7 +28,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     """Tell whether a run is shown in a live view; a dry run never is."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
-    against = what_stands_against_a_screen()
+    against = why_no_screen()
     if against and args.output == TUI:
         raise UsageError(f"No live view: {against}.", "Leave out --output tui for plain lines.")
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
@@ -40,7 +40,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     return False
 
 
-def what_stands_against_a_screen() -> str:
+def why_no_screen() -> str:
     """Say why there can be no screen, or '': it needs stderr to draw on, stdin for keys, stdout for the summary."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():

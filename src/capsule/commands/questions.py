@@ -8,7 +8,7 @@ during a run.
   capsule questions
   capsule questions WRK-003
   capsule questions --json | jq -r '.[].id'
-  capsule questions --form > answers.md       to be filled in, and read by `capsule answer --file answers.md`
+  capsule questions --form > answers.md  for `capsule answer --file answers.md`
 
 Answer with `capsule answer`.
 Exit code: 0 shown, also where nothing needs you; 1 a named item does not need you, or there is no such item.
@@ -30,7 +30,7 @@ from capsule.core.answer_form import render_form
 from capsule.core.board import Board, gather_board
 from capsule.core.errors import CapsuleError
 from capsule.core.inbox import Question
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.core.state import children_of
 from capsule.project import Project, open_project
 from capsule.reports.questions import question_facts, question_lines
@@ -70,7 +70,7 @@ def open_questions(project: Project, ids: Sequence[str] = ()) -> tuple[Question,
     for item_id in ids:
         if item_id not in known:
             view = board.mission(item_id)
-            stands = view.sentence if view and not view.over else stands_at(find_item(project.tracker, item_id))
+            stands = view.sentence if view and not view.over else status_and_phase(find_item(project.tracker, item_id))
             hint = "`capsule questions` lists what needs you."
             raise CapsuleError(f"{item_id} does not need you: it is {clean(stands)}.", hint, exit_code=1)
     return tuple(known[item_id] for item_id in ids)

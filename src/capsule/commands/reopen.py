@@ -22,7 +22,7 @@ from capsule.commands import unblock as unblocking
 from capsule.commands.arguments import say
 from capsule.commands.several import do_each, items_argument
 from capsule.core.errors import Refused
-from capsule.core.item import Status, stands_at
+from capsule.core.item import Status, status_and_phase
 from capsule.project import Project, open_project
 from capsule.reports.style import clean
 
@@ -39,7 +39,7 @@ def _reopen(project: Project, item_id: str) -> None:
     is_there = any(each.id == item_id for each in tracker.everything())
     if not is_there and tracker.traits.authoritative and tracker.knows(item_id):
         item = reopen_archived(project, item_id)
-        say(f"{item.id} is {stands_at(item)} again: {clean(item.title)}")
+        say(f"{item.id} is {status_and_phase(item)} again: {clean(item.title)}")
         return
     item = find_item(tracker, item_id)
     if item.status is Status.DONE:
@@ -54,4 +54,4 @@ def _reopen(project: Project, item_id: str) -> None:
     if state.abandoned:
         say(f"{item_id} is open; its mission has ended. Start over: capsule run {item_id}")
         return
-    raise Refused(f"{item_id} is open: it is {stands_at(item)}.", f"Go on with it: capsule run {item_id}")
+    raise Refused(f"{item_id} is open: it is {status_and_phase(item)}.", f"Go on with it: capsule run {item_id}")

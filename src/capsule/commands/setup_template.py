@@ -116,7 +116,7 @@ def _check_prerequisites(tracker: str, files: Sequence[Path]) -> None:
     if tracker == "bd" and not shutil.which("bd"):
         raise PrerequisiteMissing(
             "`bd` (beads) is not installed.",
-            f"Do without it: `capsule setup-template --tracker=file`. Or get it: {GET_BD}",
+            f"Go without it: `capsule setup-template --tracker=file`. Or get it: {GET_BD}",
         )
     if tracker == "bd" and (complaint := too_old(bd_version())):  # Capsule could not work with it later either
         raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: {GET_BD}")

@@ -108,7 +108,7 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
-    """Tell what is running, by its lock, and what was begun and is held by nobody.
+    """List the missions that are running, by their locks, and those that were begun and are not running.
 
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """

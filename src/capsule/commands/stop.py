@@ -1,12 +1,12 @@
-"""Stop what runs in this project, or the missions that are named; nothing is lost.
+"""Stop all runs of this project, or the named missions; recorded progress is kept.
 
-  capsule stop             every run, and every mission that is run by itself
-  capsule stop demo-1.1.1  this mission; a run that works on it goes on with the others
+  capsule stop             every run, and every mission outside of a run
+  capsule stop demo-1.1.1  this mission; its run continues with the others
   capsule stop demo-1      the run of this epic
 
-It is Ctrl-C for a run in another terminal: agents end, and what is recorded is kept. It waits until all have stopped,
-half a minute at most. A run does not take up again what you stopped; `capsule run ID` goes on with it.
-Exit code: 0 they have stopped, or did not run; 2 there is no such item; 3 one does not stop, or runs elsewhere.
+It works like Ctrl-C in the terminal of the run: agents end, and recorded progress is kept. It waits until all have
+stopped, half a minute at most. A run does not restart a mission that you stopped; `capsule run ID` resumes it.
+Exit code: 0 all are stopped; 2 there is no such item; 3 one does not stop, or runs elsewhere.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ def _say_all(report: StopReport) -> None:
     for mission in report.missions:
         say(f"{mission} has stopped; go on with: capsule run {mission}")
     for mission in report.idle:
-        say(f"{mission} is not running{', and the run under way leaves it alone' if report.left_out else ''}.")
+        say(f"{mission} is not running{', and the run under way does not start it' if report.left_out else ''}.")
     if not (report.runs or report.missions or report.idle or report.left):
-        say("Nothing runs in this project.")
+        say("Nothing is running in this project.")

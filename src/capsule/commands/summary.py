@@ -79,11 +79,11 @@ def queue_summary(report: RunReport, project: Project) -> str:
     waiting = [*report.blocked, *report.failed]
     if waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
-        rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""), project)))
+        rows.append(("next", _next_command(waiting[0], item, report.blocked.get(waiting[0], ""), project)))
     return _laid_out(f"Run ended: {report.ended_because}.", rows)
 
 
-def _way_on(item_id: str, item: Item | None, why: str, project: Project) -> str:
+def _next_command(item_id: str, item: Item | None, why: str, project: Project) -> str:
     """Return the command that helps an item which waits for a human, or for money: the one that `show` names."""
     spent = _SPENT.match(why)
     if spent and not (item and item.blocked):

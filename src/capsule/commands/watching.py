@@ -84,7 +84,7 @@ class MissionReader:
         return history.summary(Presence(pid, place=place), now)
 
     def progress(self, now: str) -> Iterator[tuple[RunSummary, RunProgress]]:
-        """Tell how far each run of several missions at a time is; foretold from its own missions alone."""
+        """Estimate how far each run of several missions at a time is, from its own missions alone."""
         for stream in filter(is_run, self.journal.streams()):
             if holder(self.journal, stream) is not None and (run := self.run(stream, now)).jobs > 1:
                 missions = [self.summary(name, now) for name in run.missions]
@@ -112,7 +112,7 @@ class MissionReader:
 
 
 def end_of(file: Path, limit: int) -> str:
-    """Return the end of a file; '' where it is gone: archived between two looks, and the next one finds it there."""
+    """Return the end of a file; '' where it was archived meanwhile."""
     try:
         return tail_bytes(file, limit).decode(errors="replace")
     except OSError:

@@ -12,7 +12,7 @@ from capsule.core.train import MergeSummary
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """Missions that run first, then those that somebody has to look at, then those that are over."""
+    """Missions in the order of a screen: running, needing a person, then over."""
 
     at: str = ""
     missions: tuple[MissionSummary, ...] = ()

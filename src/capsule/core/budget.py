@@ -91,7 +91,7 @@ def limits_in_words(allowed: Allowance) -> str:
 
 
 def in_words(spent: Spending) -> str:
-    """Describe spending as `$0.12, 12,300 tokens, 3 min 2 s`; what nobody reported is said to be unknown."""
+    """Describe spending as `$0.12, 12,300 tokens, 3 min 2 s`; unreported parts are called unknown."""
     money = _lower_bound(spent, spent.priced, _usd(spent.usd)) or "cost unknown"
     tokens = _lower_bound(spent, spent.counted, f"{spent.tokens:,} tokens") or "tokens unknown"
     return f"{money}, {tokens}, {duration(spent.seconds)}" if spent.runs else "nothing"

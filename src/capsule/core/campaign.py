@@ -26,7 +26,7 @@ class Progress(msgspec.Struct, frozen=True):
     of: int
 
 
-class Deed(msgspec.Struct, frozen=True):
+class FinishedWork(msgspec.Struct, frozen=True):
     """The work of a finished mission, in one line, and the merge that brought it."""
 
     item: Item
@@ -122,7 +122,7 @@ def closing_words(item: Item, members: Sequence[Item]) -> str:
 # ---- what was done before
 
 
-def account(item: Item, deeds: Iterable[Deed], family: Mapping[str, Item], limit: int = LONGEST_ACCOUNT) -> str:
+def account(item: Item, deeds: Iterable[FinishedWork], family: Mapping[str, Item], limit: int = LONGEST_ACCOUNT) -> str:
     """List what was done before this item, a line each: the nearest family first, in each the newest last.
 
     What there is no room for is left out: of the family farthest away first, and there the oldest first.

@@ -63,7 +63,7 @@ def canary(
         edited = edited[: each.start] + each.new.encode() + edited[each.end :]
     at = edited.rfind(b"}") if language_of(path) in ("java", "php") else len(edited)
     whole = edited[:at] + addition.encode() + edited[at:]
-    changed = {name: ", ".join(_said(source, e) for e in chosen if e.test == name) for name, *_ in chosen}
+    changed = {name: ", ".join(_replacement_words(source, e) for e in chosen if e.test == name) for name, *_ in chosen}
     return (Canary(path, mark, tuple(changed.items())), whole) if parses(path, whole) else None
 
 
@@ -82,7 +82,7 @@ def _one_of(values: Sequence[_Value], mark: str) -> _Value | None:
     return values[zlib.crc32(mark.encode()) % len(values)] if values else None
 
 
-def _said(source: bytes, value: _Value) -> str:
+def _replacement_words(source: bytes, value: _Value) -> str:
     return f"`{source[value.start : value.end].decode(errors='replace')}` → `{value.new}`"
 
 
@@ -203,7 +203,7 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
     if one is None:
         return None
     whole = source[: one.start] + one.new.encode() + source[one.end :]
-    return (Canary(path, "", (("", _said(source, one)),)), whole) if parses(path, whole) else None
+    return (Canary(path, "", (("", _replacement_words(source, one)),)), whole) if parses(path, whole) else None
 
 
 def _asserted(root: Node) -> Iterator[Node]:

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from capsule.core.evidence import Evidence, as_feedback, mend_of, refuted
-from capsule.core.findings import Finding, Ledger, finding_list, next_number, review_round, settled, stuck
+from capsule.core.findings import Finding, Ledger, finding_list, next_number, review_round, settle_all, stuck
 from capsule.core.item import LEVELS, Assessment, Item, duplicate_of
 from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.workflow import EXAM, Phase, Role, Workflow
@@ -63,7 +63,7 @@ REACTIONS: dict[Role, dict[Verdict, Move]] = {
 EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.PARK, Role.ACTION: Move.PARK}
 
 
-_ALREADY_DONE = "already done, says its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
+_ALREADY_DONE = "already done according to its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -216,7 +216,7 @@ def _with_findings(phase: Phase, signal: Signal, made: Decision, findings: Mappi
     """Keep the findings of a review; park one that goes round in circles, also where no retries are left."""
     ledger = findings.get(phase.name, ())
     if made.verdict in (Verdict.PASS, Verdict.MORE):
-        return replace(made, findings=settled(ledger, signal))
+        return replace(made, findings=settle_all(ledger, signal))
     sent_back = made.verdict in (Verdict.NEEDS_WORK, Verdict.FAILED) and (made.move in SETBACKS or made.exhausted)
     if not sent_back or signal.synthetic or (phase.role is Role.SOLO and not signal.findings):
         return made

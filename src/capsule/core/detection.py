@@ -22,7 +22,7 @@ class Snapshot(NamedTuple):
     files: frozenset[str]
     read: Reader
 
-    def some(self, pattern: str) -> bool:
+    def has_match(self, pattern: str) -> bool:
         """Tell whether a path matches from its beginning to its end."""
         return any(re.fullmatch(pattern, name) for name in self.files)
 
@@ -82,7 +82,7 @@ _PYTHON_MANIFEST = r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|[^/]*requirement
 
 def _python_files(folder: Snapshot) -> Iterator[str]:
     """List Python files that belong to this folder, not to a project of their own further down."""
-    manifest = folder.some(_PYTHON_MANIFEST)
+    manifest = folder.has_match(_PYTHON_MANIFEST)
     for name in sorted(folder.files):
         first = name.partition("/")[0]
         ours = manifest or first in (name, "tests", "test", "src") or f"{first}/__init__.py" in folder.files
@@ -183,16 +183,16 @@ def _maven(folder: Snapshot) -> str:
 
 
 def _gradle(folder: Snapshot) -> str:
-    if not folder.some(r"(?:build|settings)\.gradle(?:\.kts)?"):
+    if not folder.has_match(r"(?:build|settings)\.gradle(?:\.kts)?"):
         return ""
     return f"{'./gradlew' if 'gradlew' in folder.files else 'gradle'} --no-daemon test"
 
 
 def _ruby(folder: Snapshot) -> str:
     start = "bundle exec " if "Gemfile" in folder.files else ""
-    if folder.some(r"spec/.*_spec\.rb"):
+    if folder.has_match(r"spec/.*_spec\.rb"):
         return f"{start}rspec"
-    return f"{start}rake test" if "Rakefile" in folder.files and folder.some(r"test/.*\.rb") else ""
+    return f"{start}rake test" if "Rakefile" in folder.files and folder.has_match(r"test/.*\.rb") else ""
 
 
 def _php(folder: Snapshot) -> str:
@@ -201,9 +201,9 @@ def _php(folder: Snapshot) -> str:
         return "composer test"
     if "pestphp/pest" in _table(manifest, "require-dev"):
         return "vendor/bin/pest"
-    if "composer.json" in folder.files and folder.some(r"phpunit\.(?:dist\.)?xml(?:\.dist)?"):
+    if "composer.json" in folder.files and folder.has_match(r"phpunit\.(?:dist\.)?xml(?:\.dist)?"):
         return "vendor/bin/phpunit"
-    written = "phpunit/phpunit" in _table(manifest, "require-dev") and folder.some(r"tests/.*Test\.php")
+    written = "phpunit/phpunit" in _table(manifest, "require-dev") and folder.has_match(r"tests/.*Test\.php")
     return "vendor/bin/phpunit tests" if written else ""
 
 
@@ -211,7 +211,7 @@ def _dotnet(folder: Snapshot) -> str:
     """Return a command for what lies at the top, or for the test projects in a folder of their own."""
     projects = sorted(name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name))
     tested = [name for name in projects if re.search(r"Microsoft\.NET\.Test\.Sdk|MSTest\.Sdk", folder.read(name))]
-    if tested and folder.some(r"[^/]+\.(?:sln|slnx|csproj|fsproj|vbproj)"):
+    if tested and folder.has_match(r"[^/]+\.(?:sln|slnx|csproj|fsproj|vbproj)"):
         return "dotnet test"
     below = [name for name in tested if re.fullmatch(r"(?i)tests?/[^/]+/[^/]+", name)]
     return " && ".join(f"dotnet test {_quoted(name)}" for name in below)

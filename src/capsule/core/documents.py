@@ -59,7 +59,7 @@ def is_of_another_item(mission: str, path: str) -> bool:
     return item is not None and found is not None and found[2] == item[1] and found[1] != item[0]
 
 
-def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
+def is_planning_document(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
     """Tell whether planning an item may write this path: text that nothing runs and no test runner looks at."""
     text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)
     return text and bool(own_documents(item_id, [path]))

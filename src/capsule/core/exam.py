@@ -103,7 +103,7 @@ def seen_in(output: str, expected: str) -> str:
 
 
 def _other_than(expected: str, left: str, right: str) -> str:
-    """Return the value that is not the expected one; both where nobody can tell."""
+    """Return the value that is not the expected one; both where the expected one is not known."""
     bare = [each.strip("'\"") for each in (left, right)]
     in_it = [re.search(rf"(?<![\w.]){re.escape(each)}(?![\w.])", expected) is not None for each in bare]
     if in_it[0] is not in_it[1]:

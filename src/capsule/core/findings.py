@@ -94,7 +94,8 @@ def review_round(ledger: Ledger, signal: Signal, first_number: int) -> ReviewRou
         asks = [Remark(text=text) for text in points(signal.feedback or signal.summary)[:MOST_REMARKS]]
     known = {finding.id: finding for finding in ledger}
     answered = {finding.id: remark for remark in remarks if not remark.asks and (finding := _named(known, remark))}
-    taken_back = {id: remark.text for id, remark in answered.items() if _takes_back(known[id], remark)}
+    withdrawn = {id: remark.text for id, remark in answered.items() if remark.status is RemarkStatus.WITHDRAWN}
+    taken_back = {id: text for id, text in withdrawn.items() if known[id].done and known[id].counted}
     asked = dict[str, None]()
     for remark in asks:
         reversed_one = known.get(remark.reverses)
@@ -131,10 +132,6 @@ def _match(known: Mapping[str, Finding], remark: Remark) -> Finding | None:
     return next(same, None)
 
 
-def _takes_back(finding: Finding, remark: Remark) -> bool:
-    return remark.status is RemarkStatus.WITHDRAWN and finding.done and bool(finding.counted)
-
-
 def _settled(finding: Finding, remark: Remark | None) -> Finding:
     """Note what a review says of a finding that it does not ask for any more; silence settles an open one."""
     if remark and remark.status is RemarkStatus.WITHDRAWN:
@@ -145,7 +142,7 @@ def _settled(finding: Finding, remark: Remark | None) -> Finding:
 
 
 def stuck(judged: ReviewRound, worker: str) -> str:
-    """Say why another round is no use, in the words of both agents; '' where one is."""
+    """Say why another round is of no use, in the words of both agents; '' where it may be of use."""
     known = {finding.id: finding for finding in judged.ledger}
     for id, now in judged.taken_back.items():
         said = f", now it says “{one_line(now)}”" if now.strip() else ""
@@ -166,7 +163,7 @@ def _answered(finding: Finding, worker: str) -> str:
 # ---- between rounds
 
 
-def settled(ledger: Ledger, signal: Signal) -> Ledger:
+def settle_all(ledger: Ledger, signal: Signal) -> Ledger:
     """Return the findings after a review that passed: it asks for none of them any more."""
     known = {finding.id: finding for finding in ledger}
     answered = {finding.id: remark for remark in signal.findings if (finding := _named(known, remark))}
@@ -176,26 +173,17 @@ def settled(ledger: Ledger, signal: Signal) -> Ledger:
 def with_answers(ledger: Ledger, signal: Signal) -> Ledger:
     """Note what a worker says of the open findings: its remark by id, else its summary."""
     said = {remark.id: remark for remark in signal.findings}
-    return tuple(
-        replace(each, answer=_words(said.get(each.id), signal).strip(), done=_is_done(said.get(each.id)))
-        if each.is_open
-        else each
-        for each in ledger
-    )
+    return tuple(_with_answer(each, said.get(each.id), signal) if each.is_open else each for each in ledger)
 
 
-def _words(remark: Remark | None, signal: Signal) -> str:
-    if remark is None:
-        return signal.summary
-    return remark.text or remark.status.value or signal.summary
-
-
-def _is_done(remark: Remark | None) -> bool:
-    return remark is not None and remark.status is RemarkStatus.RESOLVED
+def _with_answer(finding: Finding, remark: Remark | None, signal: Signal) -> Finding:
+    words = (remark and (remark.text or remark.status.value)) or signal.summary
+    done = remark is not None and remark.status is RemarkStatus.RESOLVED
+    return replace(finding, answer=words.strip(), done=done)
 
 
 def afresh(ledgers: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """Count from nothing: a person has let the mission go on."""
+    """Reset the counts, after a person has let the mission go on."""
     return {phase: tuple(replace(each, counted=0) for each in ledger) for phase, ledger in ledgers.items()}
 
 
@@ -215,17 +203,17 @@ def finding_line(finding: Finding) -> str:
 
 def finding_list(ledger: Iterable[Finding]) -> str:
     """List findings for an agent, the long ones in short."""
-    return "\n".join(map(_told, ledger))
+    return "\n".join(map(_short_line, ledger))
 
 
-def _told(finding: Finding) -> str:
+def _short_line(finding: Finding) -> str:
     return f"- {finding_line(replace(finding, text=shortened(finding.text, _LONGEST_TOLD)))}"
 
 
 def told_to_reviewer(ledger: Ledger, worker: str) -> str:
     """List the findings of earlier rounds for the next one, each with the worker's answer; the open ones come first."""
     return "\n".join(
-        _told(each)
+        _short_line(each)
         + (f"\n  {worker} says: {shortened(one_line(each.answer), _LONGEST_ANSWER_TOLD)}" if each.answer else "")
         for each in sorted(ledger, key=lambda finding: not finding.is_open)
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from capsule.core.detection import JUSTFILES, MAKEFILES, TASKFILES, Snapshot
 from capsule.core.globs import is_test, taken_out
 from capsule.core.manifests import is_manifest
-from capsule.core.runner_parts import bends, is_shared, only_for_tests, rules_of, runner_part, scripts_of
+from capsule.core.runner_parts import changes_tests, is_shared, only_for_tests, rules_of, runner_part, scripts_of
 from capsule.core.syntax import parse
 
 CONFIGURATION = (
@@ -45,7 +45,7 @@ _VENDORED = r"(?:^|/)(?:vendor|_vendor|vendored|third_party|node_modules|bower_c
 
 
 def is_vendored(path: str) -> bool:
-    """Tell whether a path belongs to somebody else's code that is kept here."""
+    """Tell whether a path belongs to third-party code that is kept in the project."""
     return re.search(_VENDORED, path) is not None
 
 
@@ -97,13 +97,13 @@ class Judges:
         apart = is_shared(path) or is_manifest(path) or path.endswith((".md", ".rst"))
         if path in self._reach.files and not apart:
             return "the test command runs it"
-        return "it speaks to the test runner" if self._bends(path) else ""
+        return "it speaks to the test runner" if self._changes_tests(path) else ""
 
     def _is_file_of_tests(self, path: str) -> bool:
         """Tell a file of tests that the runner collected from a source with tests inside."""
         return path in self._collected and not path.endswith(".rs") and not self._used_by_sources(path)
 
-    def _bends(self, path: str) -> bool:
+    def _changes_tests(self, path: str) -> bool:
         if not is_shared(path):
             return False
         name = path.rpartition("/")[2]
@@ -112,7 +112,7 @@ class Judges:
         if name == "go.mod" and path not in self._before.files:  # it takes its folder out of the module around it
             folder = path.removesuffix("go.mod")
             return any(each.startswith(folder) and each.endswith("_test.go") for each in self._before.files)
-        return bends(path, self._before.read(path), self._now.read(path), self._reach.words)
+        return changes_tests(path, self._before.read(path), self._now.read(path), self._reach.words)
 
     def _only_tests_use(self, path: str) -> bool:
         """Tell whether test files name a file, no source does, and it is made for tests."""

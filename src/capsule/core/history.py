@@ -136,7 +136,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """True where it halted the mission for a fault, not with a question and not for a human's review."""
+        """Tell whether it halted the mission for a fault, not with a question or for a person's review."""
         made = self.decision
         return bool(made and made.move in HALTS and not made.vetoed and made.verdict is not Verdict.BLOCKED)
 
@@ -145,11 +145,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return sum(wait.seconds for wait in self.waits)
 
     @property
-    def let_pass(self) -> bool:
-        return let_pass(self.verdict, self.evidence)
+    def passed_despite_evidence(self) -> bool:
+        return passed_despite_evidence(self.verdict, self.evidence)
 
 
-def let_pass(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
+def passed_despite_evidence(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
     """Tell a success that the evidence contradicts, which `verify: warn` allows."""
     return verdict in SUCCESSES and bool(refuted(evidence))
 
@@ -164,7 +164,7 @@ def unverified(policy: Policy, *, on_red: bool = False) -> str:
 
 
 def halt_status(decision: Decision) -> MissionStatus:
-    """A question, a decision or a claim that only a human can settle needs you; any other halt has failed."""
+    """Return whether a halt needs a person (a question, decision or disputed claim) or is a failure."""
     asks = decision.vetoed or decision.block_type or decision.verdict in (Verdict.BLOCKED, Verdict.REFUTED)
     needs_you = decision.move is Move.PARK and bool(asks) and not decision.exhausted
     return MissionStatus.NEEDS_YOU if needs_you else MissionStatus.FAILED
@@ -218,7 +218,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         return change(known, event) if change else known
 
     def summary(self, presence: Presence, now: str, budget: Budget = NO_BUDGET) -> MissionSummary:
-        """Join what the events say with who is at it, as of now."""
+        """Join the events with the presence of a runner, as of now."""
         pid = presence.pid
         condition, status, sentence = self._standing(pid, presence.place)
         seen = self if pid is not None else replace(_interrupted(self), waiting=None)
@@ -308,7 +308,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def otherwise(self) -> str:
-        """The command that takes a refuted claim as it is; '' where that is no way out, or is named already."""
+        """Return the command that accepts a refuted claim; '' where that is impossible or the reason names it
+        already."""
         state, halt = self.state, self.state.halt
         named = halt is not None and "capsule accept" in halt.reason
         if not halt or not halt.accept or state.abandoned or named or halt_is_accepted(state):
@@ -317,7 +318,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def findings(self) -> tuple[tuple[str, Finding], ...]:
-        """All that its reviews asked for, each with the phase that did, in the order of their ids."""
+        """Return all findings of its reviews, each with the reviewing phase, in the order of their ids."""
         return tuple(findings_of(self.state.findings))
 
     @property
@@ -586,7 +587,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def at_an_end(self) -> bool:
-        """True where it is over or halted."""
+        """Tell whether it is over or halted."""
         return self.condition not in UNFINISHED
 
     @property
@@ -597,12 +598,12 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def begun(self) -> StepBegun | None:
-        """The step under way."""
+        """Return the step under way."""
         return self.state.begun if self.pid is not None else None
 
     @cached_property
     def phase(self) -> str:
-        """The one under way, or the next; '' at the end."""
+        """Return the phase under way, or the next; '' at the end."""
         state = self.state
         if state.begun:
             return state.begun.phase
@@ -612,7 +613,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def stage(self) -> int:
-        """The stage it is at, counted from 1; `stages` at its end."""
+        """Return the current stage, counted from 1; `stages` at the end."""
         return self._stage_of(self.phase) if self.phase else self.stages
 
     @property
@@ -625,7 +626,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def attempt(self) -> int:
-        """The one under way, the last of a halted phase, or the next."""
+        """Return the attempt under way, the last of a halted phase, or the next."""
         if self.begun:
             return self.begun.attempt
         return self.state.attempt(self.phase) - bool(self.state.halt) if self.phase else 0
@@ -664,7 +665,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def quiet_for(self) -> float | None:
-        """Seconds since the agent last did something that could be seen."""
+        """Return the seconds since the agent's last visible activity."""
         return seconds_between(self.active_at or self.begun.at, self.as_of) if self.begun else None
 
     @property
@@ -683,7 +684,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def spent(self) -> Spending:
-        """Its own, without its parts."""
+        """Return what it has spent itself, without its parts."""
         return self.state.spending
 
     @property
@@ -693,14 +694,14 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     # ---- claims and feedback
 
     def all_attempts(self) -> Iterator[Attempt]:
-        """With those of its parts."""
+        """Return its attempts and those of its parts."""
         yield from self.attempts
         for part in self.parts:
             yield from part.all_attempts()
 
     @property
     def attempts_made(self) -> int:
-        """A step that was interrupted and begun again is one attempt."""
+        """Count its attempts; a step that was interrupted and begun again is one."""
         return sum(not attempt.repeated for attempt in self.all_attempts())
 
     @property
@@ -719,14 +720,14 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def feedback(self) -> dict[str, str]:
-        """By phase, what its next agent will be told; a halted phase hears why it halted."""
+        """Return by phase the feedback for its next agent; a halted phase gets the reason of its halt."""
         state = self.state
         halted = {state.halt.phase: state.halt.feedback} if state.halt and state.halt.feedback else {}
         return {} if state.finished else {**state.feedback, **halted}
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """Every feedback that was sent back, and the notes of people who reopened a halted mission, in order."""
+        """Return every feedback that was sent back, and the notes of people who reopened the mission, in order."""
         back = [
             Round(
                 at=attempt.until,
@@ -846,7 +847,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_missions(self) -> tuple[str, ...]:
-        """Also those that ended without an agent."""
+        """Name its missions, also those that ended without an agent."""
         end = self.ended
         return tuple(dict.fromkeys((*self.missions, *((*end.done, *end.blocked, *end.failed) if end else ()))))
 

@@ -33,7 +33,8 @@ def idle_tests(files: Mapping[str, bytes], known: Mapping[str, bytes]) -> list[s
             continue
         old = {each.name for each in definitions(path, known.get(path, b""))}
         fresh = [each for each in definitions(path, source) if each.name not in old]
-        names = Counter((each.name, _block(each)) for each in fresh if not _is_decorated(each))
+        plain = [each for each in fresh if each.start == each.node.start_byte]  # without a decorator
+        names = Counter((each.name, _block(each)) for each in plain)
         for each in fresh:
             why = rule(_New(path, source, each, names[each.name, _block(each)], words[each.name.encode()]))
             said += [f"{each.name} in {path} {why}"] if why else []
@@ -42,10 +43,6 @@ def idle_tests(files: Mapping[str, bytes], known: Mapping[str, bytes]) -> list[s
 
 def _block(each: Definition) -> int:
     return each.node.parent.id if each.node.parent is not None else 0
-
-
-def _is_decorated(each: Definition) -> bool:
-    return each.start != each.node.start_byte
 
 
 def _python(new: _New) -> str:

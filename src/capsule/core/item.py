@@ -102,7 +102,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def will_ask(self) -> str:
-        """Say what a person will be asked before anybody begins; '' where that is nothing."""
+        """Return the question that a person will be asked before the item is begun; '' where there is none."""
         asks = self.unmet and self.status is not Status.IN_PROGRESS and not self.blocked
         return f"you will be asked: {'; '.join(self.unmet)}" if asks else ""
 
@@ -198,7 +198,7 @@ def same_words(one: Item, other: Item, redact: Callable[[str], str] = str) -> bo
     return words(one) == words(other)
 
 
-def stands_at(item: Item) -> str:
+def status_and_phase(item: Item) -> str:
     """Describe where an item stands: `in_progress at design`."""
     return f"{item.status.value} at {item.phase}" if item.phase else item.status.value
 

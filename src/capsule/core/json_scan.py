@@ -55,7 +55,7 @@ def last_object(data: bytes | bytearray, *, quoted: bool = True) -> dict[str, ob
     return _load(text[slice(*span)]) if span else None
 
 
-def object_at_the_end(data: bytes | bytearray) -> dict[str, object] | None:
+def trailing_object(data: bytes | bytearray) -> dict[str, object] | None:
     """Return the last top-level JSON object, if only space and the end of a code fence stand behind it."""
     text = re.sub(_ESCAPE_SEQUENCE, b"", bytes(data[-WINDOW:]))
     span = _last_span(text)

@@ -21,7 +21,7 @@ from capsule.core.workflow import Phase, Workflow
 _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
 """Moves that the tracker always hears of."""
 DECISION = "decision"
-AT_THE_DOOR = (Status.SCOPED, Status.READY)
+BEFORE_WORKFLOW = (Status.SCOPED, Status.READY)
 MOST_FOLLOW_UPS = 20
 """Of one step: whoever finds more than that has found one thing, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
@@ -57,7 +57,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
-    """Return everything the tracker is told when a phase has ended so."""
+    """Return all changes that the tracker gets when a phase has ended so."""
     if not ending.is_news:
         return ()
     item, phase = ending.item, ending.phase.name
@@ -176,20 +176,20 @@ def _values_after_pass(ending: Ending, item: Item) -> dict[str, Value]:
 
 
 def promotion(workflow: Workflow) -> dict[str, Value]:
-    """Return the fields of a scoped item that nobody objects to: ready, at the workflow's first phase."""
+    """Return the fields that make a scoped item ready, at the workflow's first phase."""
     return {"status": Status.READY.value, "phase": workflow.entry()}
 
 
-def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
-    """Return what becomes of an item before it enters its workflow: blocked for a human, made ready, or nothing."""
-    return asked_at_the_door(item, guardrails) or (promotion(workflow) if item.status is Status.SCOPED else {})
+def values_at_entry(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
+    """Return the changes to an item before it enters its workflow: blocked for a person, made ready, or nothing."""
+    return values_asking_person(item, guardrails) or (promotion(workflow) if item.status is Status.SCOPED else {})
 
 
-def asked_at_the_door(item: Item, guardrails: Guardrails) -> dict[str, Value]:
-    """Block an item that a human has to decide on before it enters its workflow; nothing for any other."""
-    if item.unmet and item.status in (*EARLY, *AT_THE_DOOR):
+def values_asking_person(item: Item, guardrails: Guardrails) -> dict[str, Value]:
+    """Return the fields that block an item on a person's decision before it enters its workflow; else nothing."""
+    if item.unmet and item.status in (*EARLY, *BEFORE_WORKFLOW):
         return blocked(item, f"it depends on what was closed: {'; '.join(item.unmet)}", DECISION)
-    reasons = objections(item, guardrails) if item.status in AT_THE_DOOR else ()
+    reasons = objections(item, guardrails) if item.status in BEFORE_WORKFLOW else ()
     return vetoed(item, "; ".join(reasons)) if reasons else {}
 
 

@@ -19,7 +19,7 @@ from capsule.core.folding import Folded, ReadEvents
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
 _REMEMBERED = 10
-"""From so many turns the next ones are foretold."""
+"""So many turns are averaged to predict the next ones."""
 _LONGEST_CAR = 64
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
@@ -30,7 +30,7 @@ def merge_stream(branch: str) -> str:
 
 
 class MergeQueue(Struct):
-    """Who waits, and how long turns have taken."""
+    """The missions that wait, what was built and tested for them, and how long turns took."""
 
     waiting: dict[str, HandedIn] = field(default_factory=dict)
     """By mission, the first come first; one that comes again goes to the end."""
@@ -67,7 +67,7 @@ class MergeQueue(Struct):
             self.batches |= dict.fromkeys(event.missions, event)
 
     def chain(self, line: Iterable[str], tree: str) -> Iterator[Stacked]:
-        """Yield the merges of those at the head of a line that are built upon each other, the first on this tree."""
+        """Yield the merges of the first missions of a line that are built on each other, starting at this tree."""
         before = ""
         for mission in line:
             one = self.stacked.get(mission)
@@ -77,8 +77,8 @@ class MergeQueue(Struct):
                 tree, before = one.tree, one.commit
                 yield one
 
-    def foretold(self, ahead: int) -> str:
-        """Say which place that is, and when its turn will come: `3rd, about 4 min`."""
+    def place_in_words(self, ahead: int) -> str:
+        """Return a place in the line and when its turn is expected: `3rd, about 4 min`."""
         place = ahead + 1
         ending = "th" if place % 100 in (11, 12, 13) else _ORDINALS.get(place % 10, "th")
         seconds = place * sum(self.took) / len(self.took) if self.took else 0
@@ -87,7 +87,7 @@ class MergeQueue(Struct):
 
 
 def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
-    """Divide merges into those that are tested together: neighbours, tested alike, at most so many."""
+    """Divide merges into batches: neighbours that are tested the same way, at most `size` each."""
     found: list[list[Stacked]] = []
     for one in chain:
         if not found or len(found[-1]) == size or found[-1][0].gate != one.gate:
@@ -97,7 +97,7 @@ def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
 
 
 def merge_queue(events: ReadEvents, branch: str) -> Folded[MergeQueue]:
-    """Read the merge queue of a branch again and again."""
+    """Read the merge queue of a branch, anew at each call of `now`."""
     return Folded(events, merge_stream(branch), MergeQueue(), _after)
 
 

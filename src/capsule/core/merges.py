@@ -70,12 +70,12 @@ class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queued(self) -> bool:
-        """Tell whether anybody waited, was tested with others or went back."""
+        """Tell whether a mission waited, was tested with others or went back."""
         return bool(self.tested) or any(one.waited or one.why or one.together for one in self.passages)
 
 
 def merge_records(trains: Iterable[MergeTrain], missions: Iterable[MissionSummary]) -> tuple[MergeRecord, ...]:
-    """Tell of every branch that one of the missions was merged into, or wanted to be; of no other mission."""
+    """Describe every branch that one of these missions was merged into, or is to be merged into."""
     by_branch = {train.branch: train for train in trains}
     views = {view.mission: view for view in missions if not view.parent}
     for view in views.values():

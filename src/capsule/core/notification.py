@@ -52,7 +52,7 @@ def channels(setting: str | Collection[str]) -> tuple[str, ...]:
 
 def notification(stream: str, event: Event, state: MissionState) -> Notification | None:
     """Make the notification of an event, if it is worth one; `state` is that of its mission afterwards."""
-    found = None if state.parent else _told(stream, event, state)
+    found = None if state.parent else _notification_of(stream, event, state)
     if found is None:
         return None
     occasion, about, words = found
@@ -60,13 +60,13 @@ def notification(stream: str, event: Event, state: MissionState) -> Notification
     return Notification(occasion, about, sentence(words), title)
 
 
-def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
-    """Tell whether a run ended with its one item, and that item was told of."""
+def is_repeated_by_run(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
+    """Tell whether the end of a run only repeats the end of its one item, which was notified already."""
     items = {*ended.done, *ended.blocked, *ended.failed}
     return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"
 
 
-def _told(stream: str, event: Event, state: MissionState) -> tuple[Occasion, str, str] | None:
+def _notification_of(stream: str, event: Event, state: MissionState) -> tuple[Occasion, str, str] | None:
     """Return the occasion, whom it is about, and the words."""
     match event:
         case StepEnded(decision=made) if made.move in HALTS:

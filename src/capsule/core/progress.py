@@ -57,9 +57,11 @@ def progress_of(
         queued=len(waiting),
         needs_you=needs_you,
         failed=failed,
-        spent=total(map(_reported, missions)),
+        spent=total(total(one.state.spent.values()) if one.running else one.spent for one in missions),
         budget=run.budget,
-        left=time_left(took_before(own, known), [v.busy_seconds for v in running], to_do, run.jobs) if of else None,
+        left=time_left(earlier_durations(own, known), [v.busy_seconds for v in running], to_do, run.jobs)
+        if of
+        else None,
     )
 
 
@@ -69,11 +71,7 @@ def progress_on(board: Board, run: RunSummary) -> RunProgress:
     return progress_of(run, missions, board.missions, board.queued)
 
 
-def _reported(view: MissionSummary) -> Spending:
-    return total(view.state.spent.values()) if view.running else view.spent
-
-
-def took_before(own: Iterable[MissionSummary], known: Iterable[MissionSummary]) -> list[float]:
+def earlier_durations(own: Iterable[MissionSummary], known: Iterable[MissionSummary]) -> list[float]:
     """Return how long missions of the same workflows took that delivered, also in earlier runs; the newest only."""
     workflows = {view.workflow for view in own}
     like = [view for view in known if view.delivered and not view.parent and view.workflow in workflows]

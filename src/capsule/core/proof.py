@@ -279,7 +279,7 @@ def new_errors(base: Baseline, now: TestReport) -> list[LoadError]:
 
 
 def _harm(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[str] = ()) -> list[str]:
-    """Say which tests that passed on the base do not pass any more, though nobody rewrote them."""
+    """Say which tests that passed on the base no longer pass, although they were not rewritten."""
     faults = []
     cut_short = now.invocations < base.report.invocations or not now.complete
     for name in sorted(base.passing):

@@ -85,7 +85,7 @@ def proof_of(history: MissionHistory) -> Proof:
     silent = [said for check, (part, said) in _SILENT.items() if check in checks and part not in words]
     last = ended[-1].evidence if ended and ended[-1] not in stands else ()
     against = [piece for piece in (*pieces, *last) if piece.standing is not EvidenceStatus.CONFIRMED]
-    broken = tried_last((*pieces, *last))
+    broken = last_mutant_evidence((*pieces, *last))
     not_covered = broken.not_covered if broken else ()
     uncovered = f"{count(len(not_covered), 'function')} not covered" if not_covered else ""
     judges = {phase.name for phase in state.workflow.phases if phase.role is Role.REVIEW}
@@ -140,7 +140,7 @@ def tests_of(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def tried_last(evidence: Iterable[Evidence]) -> Evidence | None:
+def last_mutant_evidence(evidence: Iterable[Evidence]) -> Evidence | None:
     """Return the evidence that says what came of mutants when they were last tried."""
     tried = [e for e in evidence if e.survivors or e.not_covered or ProofPart.DEMANDED in e.proven]
     return tried[-1] if tried else None

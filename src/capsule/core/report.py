@@ -43,7 +43,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_pass_rate(self) -> float | None:
-        """None where nothing has come to an end yet: that is no rate of zero."""
+        """Return the share that passed at first; None where no mission has ended yet."""
         return self.first_pass / self.judged if self.judged else None
 
     @property

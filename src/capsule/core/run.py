@@ -154,7 +154,7 @@ def _after(run: OpenRun, event: Event) -> OpenRun:
 
 
 def _ended(run: OpenRun, event: AgentEnded) -> None:
-    """Count the end of an agent that is at work; whoever finds it dead may tell its end a second time."""
+    """Count the end of an agent that is at work; a second report of the same end is ignored."""
     rest = run.at_work.pop((event.mission, event.key), None)
     if rest is None:
         return

@@ -45,7 +45,7 @@ def is_shared(path: str) -> bool:
     return _reader(path) is not None
 
 
-def bends(path: str, before: str, after: str, words: Words = ()) -> bool:
+def changes_tests(path: str, before: str, after: str, words: Words = ()) -> bool:
     """Tell whether two versions of a shared file say different things to the test runner."""
     old, new = (runner_part(path, text, words) for text in (before, after))
     for name in {*old, *new}:

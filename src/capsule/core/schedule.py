@@ -130,7 +130,7 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _waits(self) -> dict[str, dict[str, str]]:
-        """What each item waits for, with who depends on it."""
+        """Return what each item waits for, and which items depend on it."""
         return {name: dict(unfinished(item, self.known)) for name, item in self.known.items()}
 
     @cached_property
@@ -181,12 +181,12 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
         if item.taken_by:
             return f"claimed by {item.taken_by}"
         by_hand = self.ours is not None and item.status is Status.IN_PROGRESS
-        return f"in progress, and no mission has it: `capsule run {item.id}` takes it up" if by_hand else ""
+        return f"in progress without a mission; start it: capsule run {item.id}" if by_hand else ""
 
     def _reason(self, item: Item) -> str:
         trips = objections(item, self.guardrails) if item.status is Status.SCOPED else ()
         if trips:
-            return f"scoped, and a human will be asked: {'; '.join(trips)}"
+            return f"scoped; you will be asked: {'; '.join(trips)}"
         if item.will_ask:
             return item.will_ask
         if item.id in self.standing:

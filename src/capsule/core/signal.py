@@ -252,8 +252,8 @@ def _findings(found: Mapping[str, object]) -> tuple[Remark, ...]:
     read = (
         Remark(
             id=_word(each.get("id")).upper(),
-            text=next((said for key in _TEXTS if (said := _said(each.get(key)))), ""),
-            file=_said(each.get("file")),
+            text=next((said for key in _TEXTS if (said := _stripped(each.get(key)))), ""),
+            file=_stripped(each.get("file")),
             status=_ANSWERS.get(_word(each.get("status")).removeprefix("still").strip(" _-"), RemarkStatus.NONE),
             reverses=_word(each.get("reverses")).upper(),
         )
@@ -286,7 +286,7 @@ def _word(value: object) -> str:
     return _text(value).strip().lower() if isinstance(value, str) else ""
 
 
-def _said(value: object) -> str:
+def _stripped(value: object) -> str:
     return _text(value).strip() if isinstance(value, str) else ""
 
 

@@ -325,7 +325,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def _examined(state: MissionState, event: StepEnded) -> MissionState:
-    """Keep an exam and what came of it; tell whoever may strike a test out which of them fail."""
+    """Keep an exam and its results; tell the phase that may strike out a test which of them fail."""
     outcome, phase = event.outcome, state.workflow.phase(event.phase)
     if outcome.exam:
         state = replace(state, exam=outcome.exam, exam_results={}, struck={})
@@ -335,7 +335,9 @@ def _examined(state: MissionState, event: StepEnded) -> MissionState:
         judges = [p.name for p in state.workflow.phases if p.may_strike]
         feedback = {**state.feedback, **dict.fromkeys(judges, f"{told}\n\n{_STRIKE}")} if told else state.feedback
         state = replace(state, exam_results={**state.exam_results, **results}, feedback=feedback)
-    struck = struck_out(state, outcome.signal.extra) if phase.may_strike and event.decision.move is Move.ADVANCE else {}
+    struck = (
+        struck_test(state, outcome.signal.extra) if phase.may_strike and event.decision.move is Move.ADVANCE else {}
+    )
     return replace(state, struck={**state.struck, **struck}) if struck else state
 
 
@@ -350,7 +352,7 @@ def exam_feedback(exam: tuple[ExamTest, ...], results: Mapping[str, ExamResult])
     )
 
 
-def struck_out(state: MissionState, extra: Mapping[str, object]) -> dict[str, str]:
+def struck_test(state: MissionState, extra: Mapping[str, object]) -> dict[str, str]:
     """Return the test of the exam that a signal strikes out, with the reason: one that fails, and only in writing."""
     said = extra.get("struck")
     given = said[0] if isinstance(said, list) and said else said
@@ -376,13 +378,11 @@ def _findings(state: MissionState, event: StepEnded) -> dict[str, Ledger]:
     if event.decision.move is not Move.ADVANCE:
         return state.findings
     return {
-        judge: with_answers(ledger, event.outcome.signal) if _sends_to(state, judge, event.phase) else ledger
+        judge: with_answers(ledger, event.outcome.signal)
+        if state.workflow.phase(judge).rework == event.phase
+        else ledger
         for judge, ledger in state.findings.items()
     }
-
-
-def _sends_to(state: MissionState, judge: str, worker: str) -> bool:
-    return state.workflow.phase(judge).rework == worker
 
 
 def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:

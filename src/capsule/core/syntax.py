@@ -117,7 +117,7 @@ def is_literal(node: Node) -> bool:
 
 
 def other_value(literal: Node) -> str:
-    """Return another value of the same kind, as the language writes it; '' where none is easily told."""
+    """Return another value of the same kind, as the language writes it; '' where there is no simple one."""
     text, kind = text_of(literal), _LITERALS.get(literal.type)
     if kind == "number":
         return str(int(text) + 1) if text.isdigit() else ""
@@ -128,7 +128,7 @@ def other_value(literal: Node) -> str:
 
 
 def parses(path: str, source: bytes) -> bool:
-    """Tell whether a file is free of syntax errors, as far as anybody knows."""
+    """Tell whether a file is free of syntax errors, as far as its language is known."""
     root = parse(path, source)
     return root is None or not root.has_error
 

@@ -76,7 +76,7 @@ class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Part(NamedTuple):
-    """What one invocation of a runner has told."""
+    """What one invocation of a test runner reported."""
 
     runner: str
     results: list[tuple[str, Result]]
@@ -91,7 +91,7 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
     `files` holds what each process wrote, by the name of its file; `output` is what the command printed; `junit` holds
     the XML that it left.
     """
-    parts = [*_told(files), *_cargo(output), *_nextest(output), *_ctest(output), *_deno(output)]
+    parts = [*_parts_of(files), *_cargo(output), *_nextest(output), *_ctest(output), *_deno(output)]
     parts += [part for text in junit if (part := _junit(text))]
     results: dict[str, Result] = {}
     for part in parts:
@@ -164,7 +164,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
     return (row for line in text.splitlines() if (row := _json(line)) is not None)
 
 
-def _told(files: Mapping[str, str]) -> Iterator[_Part]:
+def _parts_of(files: Mapping[str, str]) -> Iterator[_Part]:
     """Read what our own recorders wrote, and the events of `go test`."""
     for name, text in sorted(files.items()):
         if name.endswith(".jsonl"):

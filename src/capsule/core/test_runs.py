@@ -157,7 +157,7 @@ def colour_of(
 
 
 def _by_name(exit_code: int, text: str, report: TestReport) -> Colour | None:
-    """Read a run whose tests told their names; None where it is known by its exit code only."""
+    """Read a run that reported its tests by name; None where only its exit code is known."""
     if report.red or report.errors or report.cut_short:
         return Colour.RED
     nothing = _any(_NONE_FOUND, text) or (_any(_NOTHING_RAN, text) and not re.search(r"(?m)^ERROR\b", text))

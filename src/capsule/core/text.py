@@ -40,13 +40,13 @@ def shortened(text: str, most: int) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known words that somebody may have meant."""
+    """Return the known words that are close to this one."""
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
 
     return get_close_matches(word, list(known), most)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str, quote: str = "`") -> str:
-    """Return a hint that names the known word which somebody may have meant; other words where there is none."""
+    """Return a hint that names the closest known word; `otherwise` where there is none."""
     near = nearest(word, known)
     return f"Did you mean {quote}{near[0]}{quote}?" if near else otherwise

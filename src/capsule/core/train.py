@@ -106,7 +106,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         queue = MergeQueue(took=[turn.seconds for turn in self.turns[-10:]])
         names = [name for name, one in self.waiting.items() if name != at_it and still_waits(one)]
         return tuple(
-            Place(mission=name, came=self.waiting[name].at, words=queue.foretold(number))
+            Place(mission=name, came=self.waiting[name].at, words=queue.place_in_words(number))
             for number, name in enumerate(names, 1)
         )
 
@@ -176,7 +176,7 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_began(self) -> str:
-        """When the turn of the one that has it began, as far as the queue knows: '' where it did not wait."""
+        """Return when the present turn began, as far as the queue knows; '' where its mission did not wait."""
         handed_in = self.train.waiting.get(self.at_it)
         last = self.train.turns[-1].ended if self.train.turns else ""
         return max(handed_in.at, last) if handed_in else ""

@@ -57,7 +57,7 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     impact: tuple[str, ...] = ()
     """The item's impact is one of these."""
 
-    def suits(self, item: Item) -> bool:
+    def matches_item(self, item: Item) -> bool:
         """Tell whether the item itself meets the conditions; `changed` is checked elsewhere."""
         if self.status and item.status.value not in self.status:
             return False
@@ -138,7 +138,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     def route(self, item: Item) -> Route | None:
         """Return what becomes of an item that has passed this phase."""
-        return next((route for route in self.leads_to if route.when is None or route.when.suits(item)), None)
+        return next((route for route in self.leads_to if route.when is None or route.when.matches_item(item)), None)
 
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

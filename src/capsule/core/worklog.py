@@ -16,7 +16,7 @@ from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStat
 from capsule.core.findings import finding_line
 from capsule.core.history import comparable_claim, read_mission
 from capsule.core.item import acceptance_criteria
-from capsule.core.proven import Proof, line_of, proof_of, tests_of, tried_last, words_of
+from capsule.core.proven import Proof, last_mutant_evidence, line_of, proof_of, tests_of, words_of
 from capsule.core.state import MissionState
 from capsule.core.text import shortened
 from capsule.core.workflow import Role, Workflow
@@ -184,7 +184,7 @@ def _proven_lines(evidence: Sequence[Evidence]) -> list[str]:
     words, line = words_of(evidence), line_of(evidence)
     known = {ProofPart.RED, ProofPart.MENDED, ProofPart.KILLS} & words.keys() or not words
     tests = {kind: names for kind, names in tests_of(evidence).items() if known or kind not in ("new", "rewritten")}
-    return [*([f"- Proven: {line}"] if line else []), *_tests_and_mutants(tests, tried_last(evidence))]
+    return [*([f"- Proven: {line}"] if line else []), *_tests_and_mutants(tests, last_mutant_evidence(evidence))]
 
 
 def _tests_and_mutants(tests: Mapping[str, Sequence[str]], tried: Evidence | Proof | None) -> list[str]:

@@ -142,7 +142,7 @@ def _close_item(job: Job) -> tuple[str, ...]:
 
 
 def close_item(state: MissionState, services: Services) -> bool:
-    """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
+    """Close the item in the tracker and journal that. Safe to repeat."""
     reason = state.closed_as or services.redact(_how_it_was_done(state, services))
     told = state_store_of(state, services).close(state.item.id, reason)
     if told:
@@ -160,7 +160,7 @@ def _how_it_was_done(state: MissionState, services: Services) -> str:
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:
-    """Add what agents noticed as items of their own, without a parent, so that what is under way ends. Safe to repeat.
+    """Add the follow-ups that agents reported as items without a parent. Safe to repeat.
 
     What cannot be added is a warning: it is in the mission's logs all the same.
     """
@@ -194,7 +194,7 @@ def file_discovered(job: Job) -> tuple[str, ...]:
 
 
 def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
-    """Gather what a mission's agents reported since it was started, each thing once, by step and number."""
+    """Collect the follow-ups that a mission's agents reported since its start, each once, by step and number."""
     found: dict[str, FollowUp] = {}
     titles: set[str] = set()
     for event in events:

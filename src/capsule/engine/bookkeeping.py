@@ -13,7 +13,7 @@ from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
-from capsule.core.item import stands_at
+from capsule.core.item import status_and_phase
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
@@ -28,7 +28,7 @@ _MOST_ROUNDS = 8
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
-    """Add to an outcome what the tracker is to be told of it."""
+    """Add to an outcome the changes that its tracker gets."""
     state = job.state
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
@@ -80,8 +80,8 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             _send_back(state, ended, services, str(red))
             return
     else:
-        hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
-        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was judged together with it.", hint)
+        hint = f"Wait until the commits there stop; then go on with `capsule run {state.mission}`."
+        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was tested together with it.", hint)
     for warning in booked.warnings:
         note(services, state.mission, Warned(at=services.clock.now(), text=warning))
     event = Recorded(
@@ -151,8 +151,8 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     moved = MovedByHand(
         at=services.clock.now(),
         what="item",
-        expected=stands_at(state.item),
-        found=stands_at(found) if stands_at(found) != stands_at(state.item) else "edited",
+        expected=status_and_phase(state.item),
+        found=status_and_phase(found) if status_and_phase(found) != status_and_phase(state.item) else "edited",
         item=found,
         checkpoint=now,
         approved=approved_with_edits(state, now, services) if now else {},

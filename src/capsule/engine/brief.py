@@ -20,7 +20,7 @@ from capsule.engine.verification import Verification
 
 
 def brief(job: Job, model: str, folder: Path | None = None, *, dry: bool = False) -> Briefing:
-    """Write down everything the agent needs, for the place or another folder; a dry one makes nothing on the way."""
+    """Write everything the agent needs, for the place or another folder; a dry run makes nothing."""
     services, state, phase = job.services, job.state, job.phase
     cwd = folder or job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from capsule.core.campaign import Deed, account, closing_words, is_container, progress, to_close, to_do
+from capsule.core.campaign import FinishedWork, account, closing_words, is_container, progress, to_close, to_do
 from capsule.core.decide import PROGRESS
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced, Event, ParentClosed, StepEnded, Warned
@@ -23,23 +23,26 @@ from capsule.services import Services
 
 
 class Campaign:
-    """Everything that one item holds, as a group of items for a run."""
+    """All items that one item holds, as a group for a run."""
 
     def __init__(self, root: str, services: Services, stream: str) -> None:
         self.root, self._services, self._stream = root, services, stream
         self._read: dict[str, Item] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._warned: set[str] = set()
-        self._deeds: dict[str, Deed] = {}
+        self._deeds: dict[str, FinishedWork] = {}
         self._merged: set[str] = set()
         self._archived: set[str] = set()
 
     def wanted(self) -> set[str]:
         """Name the items to work on, as the tracker has them now."""
-        return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
+        return {item.id for item in to_do(self._members())} | {
+            place.item.id for place in self.interrupted_after_close()
+        }
 
-    def cut_short(self) -> list[QueuePosition]:
-        """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
+    def interrupted_after_close(self) -> list[QueuePosition]:
+        """Return missions that were killed after their item was closed and before it was archived: no queue has
+        them."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
         found = [each for each in closed if only_to_be_archived(load_state(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
@@ -79,27 +82,29 @@ class Campaign:
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
-        """Tell what the finished missions of this campaign did, for the one that is about to start."""
+        """Describe the finished missions of this campaign to the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
-        found = {each.id for each in done if self._deed(each)}
+        found = {each.id for each in done if self._finished_work(each)}
         # As they were found, one after the other: two that ended in the same second have the same stamp.
         deeds = [deed for name, deed in self._deeds.items() if name in found]
         return self._services.redact(account(item, deeds, self._family))
 
-    def _deed(self, item: Item) -> Deed | None:
+    def _finished_work(self, item: Item) -> FinishedWork | None:
         if item.id not in self._deeds:
             events = [event for _, event in self._services.journal.events(item.id)]
             state = replay(events)
             if state.finished and "merged" in state.facts:
-                self._deeds[item.id] = Deed(item, _what_was_done(state, events), state.facts["merged"], events[-1].at)
+                self._deeds[item.id] = FinishedWork(
+                    item, _what_was_done(state, events), state.facts["merged"], events[-1].at
+                )
         return self._deeds.get(item.id)
 
     # ---- who is closed at last
 
     def _close_parents(self) -> None:
         root, members = self._family[self.root], self._members()
-        refused = {place.item.id for place in self.cut_short()}
+        refused = {place.item.id for place in self.interrupted_after_close()}
         known = {each.id: each for each in members}
         for item in to_close(root, members):
             held = below(item.id, known)
@@ -108,7 +113,7 @@ class Campaign:
 
     def _closed(self, item: Item, held: Sequence[Item]) -> bool:
         services, reason = self._services, closing_words(item, held)
-        objection = next(filter(None, map(self._not_in_yet, (item, *held))), "")
+        objection = next(filter(None, map(self._why_not_merged, (item, *held))), "")
         if objection:
             self._warn(f"{item.id} is not closed: {objection}")
             return False
@@ -122,15 +127,13 @@ class Campaign:
         note(services, self._stream, closed)
         return True
 
-    def _not_in_yet(self, item: Item) -> str:
-        """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
+    def _why_not_merged(self, item: Item) -> str:
+        """Say why an item that its tracker calls closed is not done: its work is not in the branch it is for."""
         if item.id in self._merged:
             return ""
         state = load_state(self._services, item.id)
         if state.under_way:
-            return (
-                f"the mission of {item.id} has not come to its end (capsule run {item.id}, or capsule abort {item.id})"
-            )
+            return f"the mission of {item.id} is not finished (capsule run {item.id}, or capsule abort {item.id})"
         merged = state.facts.get("merged", "") if state.finished else ""
         if merged and not self._services.trunk(state.into).holds(merged):
             return f"the merge of {item.id}, {merged[:12]}, is not in {state.into}"
@@ -138,7 +141,7 @@ class Campaign:
         return ""
 
     def _warn(self, text: str) -> None:
-        """Once: it is tried again after every item."""
+        """Warn once: the same is tried again after every item."""
         if text not in self._warned:
             self._warned.add(text)
             note(self._services, self._stream, Warned(at=self._services.clock.now(), text=text))
@@ -148,7 +151,7 @@ class Campaign:
 
     @property
     def _family(self) -> Mapping[str, Item]:
-        """Everything there is, read once a round and whenever something was closed: it may be a long way to ask."""
+        """Return all items, read once a round and after each close, as asking the tracker may be slow."""
         if not self._read:
             self._read = {item.id: item for item in self._services.tracker.under("")}
             if self.root not in self._read:  # deleted meanwhile: that is for the tracker to say
@@ -157,16 +160,16 @@ class Campaign:
 
 
 def _what_was_done(state: MissionState, events: Sequence[Event]) -> str:
-    """In the words of the last who built something; else of the last who looked at it."""
+    """Return the summary of the last phase that built something, else of the last review."""
     told: Mapping[bool, str] = {
         state.workflow.phase(event.phase).role is Role.REVIEW: event.outcome.signal.summary
         for event in events
-        if isinstance(event, StepEnded) and _tells(state, event)
+        if isinstance(event, StepEnded) and _tells_of_work(state, event)
     }
     return told.get(False) or told.get(True) or ""
 
 
-def _tells(state: MissionState, event: StepEnded) -> bool:
+def _tells_of_work(state: MissionState, event: StepEnded) -> bool:
     passed = event.decision.verdict in (Verdict.PASS, Verdict.MORE) and event.decision.move in PROGRESS
     known = event.phase in state.workflow.names() and state.workflow.phase(event.phase).role is not Role.ACTION
     return passed and known and bool(event.outcome.signal.summary)

@@ -14,7 +14,15 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from capsule.core.canary import Canary, canary, old_test_files, silent
-from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
+from capsule.core.documents import (
+    Boxes,
+    artefact_paths,
+    boxes_of,
+    idea_paths,
+    is_document,
+    is_planning_document,
+    own_documents,
+)
 from capsule.core.errors import NeedsPerson
 from capsule.core.event import MissionStarted, StepEnded
 from capsule.core.evidence import (
@@ -118,7 +126,12 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     against = {piece.check for piece in refuted(found)}
     if not against or not claim.ask_alone():
         return found
-    return tuple(_asked_alone(piece) if piece.check in against else piece for piece in _make_checks(claim))
+    return tuple(
+        replace(piece, observed=f"{piece.observed}, {ASKED_ALONE}")
+        if piece.check in against and ASKED_ALONE not in piece.observed
+        else piece
+        for piece in _make_checks(claim)
+    )
 
 
 def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
@@ -127,11 +140,6 @@ def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
     named = {name for phase in claim.state.workflow.phases for name in phase.checks}
     found = (CHECKS[name](claim) for name in _ON_MERGES if name in named)
     return tuple(with_acceptance(claim, piece, claim.tree) for piece in found if piece)
-
-
-def _asked_alone(piece: Evidence) -> Evidence:
-    told = "" if ASKED_ALONE in piece.observed else f", {ASKED_ALONE}"
-    return replace(piece, observed=f"{piece.observed}{told}")
 
 
 def _make_checks(claim: Verification) -> tuple[Evidence, ...]:
@@ -188,7 +196,7 @@ _NAMED = 50
 
 
 def _by_exit_code(part: ProofPart, seen: Observation, wanted: Colour) -> Evidence:
-    """Make evidence of a run that told no names."""
+    """Make evidence of a test run that reported no test names."""
     observed, words = f"{_seen(seen)} (exit code only)", f"{wanted.value} (exit code only)"
     return _evidence(observed, seen.colour is wanted, seen.tail, {part: words})
 
@@ -467,7 +475,7 @@ def _canary(claim: Verification) -> Evidence | None:
         # a runner that stops at the first failure may come to an old file before a new one
         seen, report = claim.run_of(claim.tree, "canary in new files", partial(edit, old=False))
         old = {}
-    harmed = _hollow(claim, seen, report, old)
+    harmed = _lost_tests(claim, seen, report, old)
     if not harmed and new_errors(Baseline(claim.now), report) and not report.red:
         return _unverified("the test files with canaries cannot be loaded")
     faults = [*harmed, *silent(seen.edits, report, fresh, places)]
@@ -500,8 +508,8 @@ def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -
     return made
 
 
-def _hollow(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
-    """Say which old test files do not fail any more with a canary in them, and did on the base with the same one."""
+def _lost_tests(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
+    """Say which old test files pass with a canary in them now, and failed with it on the base."""
     faults = silent(seen.edits, report, places=old)
     if not faults:
         return []
@@ -833,7 +841,7 @@ def _only_documents(claim: Verification) -> Evidence:
     changes = claim.changes(began.head if began else claim.state.base)
     item, globs = claim.state.item.id, claim.state.policy.test_globs
     odd = claim.place.trees.odd_files(claim.tree)
-    strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
+    strays = [c for c in changes if c.path in odd or not is_planning_document(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
     return _evidence(observed, not strays, detail)

@@ -50,14 +50,14 @@ from capsule.core.event import (
 from capsule.core.folding import Folded
 from capsule.core.history import read_run
 from capsule.core.item import EARLY, Item, Status, with_values
-from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
+from capsule.core.ledger import BEFORE_WORKFLOW, tagged, values_at_entry
 from capsule.core.run import OpenRun, agent_ended, followed_run
 from capsule.core.schedule import QueuePosition, choose, within_reach
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
-from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
+from capsule.engine.run_mission import merged_not_closed, run_until_halt, try_to_close
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import RunLimits, Services
 
@@ -83,7 +83,7 @@ class JobSource(Protocol):
     guardrails: Guardrails
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
-        """The queue as it stands now, without what this run is not to try again."""
+        """Return the queue as it stands now, without what this run is not to try again."""
 
     def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
         """Name the items that are likely to touch files which these missions change."""
@@ -106,18 +106,18 @@ class ItemGroup(Protocol):
     def wanted(self) -> Collection[str]:
         """Name the items to work on, as things stand now."""
 
-    def cut_short(self) -> Sequence[QueuePosition]:
-        """Missions that were interrupted after their item was closed: they come first."""
+    def interrupted_after_close(self) -> Sequence[QueuePosition]:
+        """Return missions that were interrupted after their item was closed: they come first."""
 
     def settle(self) -> list[Advanced]:
-        """Close whatever holds only what is done; how far each is that holds something."""
+        """Close each parent whose items are all done; return how far each parent is."""
 
     def left_over(self, places: Sequence[QueuePosition]) -> Mapping[str, str]:
         """Say of each item why it is not done yet."""
 
     @property
     def done(self) -> bool:
-        """Its own tracker says so."""
+        """Tell whether the tracker has closed the item that holds them."""
 
 
 class RunReport(Struct):
@@ -147,12 +147,12 @@ class RunReport(Struct):
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Items that were tried and did not finish, each with the reason."""
+        """Return items that were tried and did not finish, each with the reason."""
         return {**self.failed, **self.blocked}
 
     @property
     def halts(self) -> list[int]:
-        """The exit codes of missions that stopped."""
+        """Return the exit codes of missions that stopped."""
         return [state.halt.exit_code for state in self.states.values() if state.halt]
 
 
@@ -235,7 +235,7 @@ class InProcessRunners:
 
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
-    """The loop of a run. The report is the caller's, so that it is there however the run ends."""
+    """Work through a run. The report is the caller's, so that it is complete however the run ends."""
     began, clock = services.clock.seconds(), services.clock
     with services.journal.claim(plan.stream):
         seen = followed_run(services.journal.events, plan.stream)
@@ -252,9 +252,9 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         run = _Run(plan, jobs, services, report, plan.jobs, seen, inherited, _finished(inherited, services))
         run.adopt_all()
         services.state_store.finish()
-        report.done += _recorded_at_last(inherited, services)
-        report.done += _archived_at_last(inherited, services)
-        run.unclosed += merged_and_open(services)
+        report.done += _record_last_steps(inherited, services)
+        report.done += _archive_closed_items(inherited, services)
+        run.unclosed += merged_not_closed(services)
         try:
             run.settle()
             run.work()
@@ -263,7 +263,7 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
-            account_for_the_dead(services, seen)
+            record_lost_agents(services, seen)
             ended = seen.now()
             report.spawns, report.seconds = ended.tally.spawns, clock.seconds() - began
             report.seconds += 0.0 if so_far.ended else so_far.seconds
@@ -327,7 +327,7 @@ class _Run(Struct):
         return self.seen.now()
 
     def _jobs(self) -> int:
-        """Return how many missions may be under way now; tell where somebody has changed that."""
+        """Return how many missions may be under way now; report a change of that number."""
         jobs = self._run.jobs
         if jobs != self.allowed:
             self.allowed = jobs
@@ -335,7 +335,7 @@ class _Run(Struct):
         return jobs
 
     def next(self) -> Item | None:
-        """The next item; where there is none, the report says why."""
+        """Choose the next item; where there is none, write the reason into the report."""
         item, run = None, self._run
         self._take_back_answered(run)
         if not self._over:
@@ -375,8 +375,8 @@ class _Run(Struct):
         return bool(self.stopped_by) or failed or self._run.tally.tripped
 
     def settle(self) -> None:
-        """After each item, and before the first: a run may have been killed in between."""
-        for item in [item for item in self.unclosed if closed_at_last(item, self.services)]:
+        """Close what can be closed after each item, and before the first, as a run may have been killed in between."""
+        for item in [item for item in self.unclosed if try_to_close(item, self.services)]:
             self.unclosed.remove(item)
         if self.plan.group:
             self.report.progress = self.plan.group.settle()
@@ -404,7 +404,7 @@ class _Run(Struct):
         wanted = self.plan.statuses
         left_alone = self.report.left_alone() | dict.fromkeys(self.unclosed, _NOT_CLOSED)
         left_alone |= dict.fromkeys(self._run.stopped, _STOPPED) | dict.fromkeys(self.under_way, _RUNNING)
-        first = self.plan.group.cut_short() if self.plan.group else ()
+        first = self.plan.group.interrupted_after_close() if self.plan.group else ()
         found = [*(place for place in first if place.item.id not in left_alone), *self.jobs.places(left_alone)]
         return [place for place in found if wanted is None or place.item.status in wanted]
 
@@ -426,7 +426,7 @@ class _Run(Struct):
         """Take over the missions of a killed run that their own processes still run."""
         for mission in self.inherited:
             self._adopt(mission)
-        account_for_the_dead(self.services, self.seen)
+        record_lost_agents(self.services, self.seen)
 
     def _adopt(self, mission: str) -> bool:
         """Wait for a mission that a process of the killed run is at work on; False where none is."""
@@ -443,7 +443,7 @@ class _Run(Struct):
 
     def start(self, item: Item) -> None:
         """Start its mission, unless there is nothing to do for an agent."""
-        if self._settled_at_the_door(item):
+        if self._settled_without_agent(item):
             return
         known = len(self.services.journal.events(item.id))
         leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
@@ -466,13 +466,13 @@ class _Run(Struct):
             self.finish(*here.wait())
 
     def finish(self, mission: str, error: CapsuleError | None) -> None:
-        """Write up how far it came: to its archive, to a halt, to the cap, or back into the queue."""
+        """Report how far a mission came: done, blocked, failed, stopped, or back in the queue."""
         item, known, adopted = self.under_way.pop(mission)
-        account_for_the_dead(self.services, self.seen)
+        record_lost_agents(self.services, self.seen)
         if isinstance(error, LockHeld) and self._adopt(mission):
             return
         stopped = mission in self._run.stopped
-        if error and not (stopped and isinstance(error, Interrupted)) and not self._went(mission, error):
+        if error and not (stopped and isinstance(error, Interrupted)) and not self._report_error(mission, error):
             return
         state = load_state(self.services, mission)
         events = [event for _, event in self.services.journal.events(mission)]
@@ -487,12 +487,12 @@ class _Run(Struct):
         else:
             self._write_up(mission, state, events, moved=moved)
 
-    def _settled_at_the_door(self, item: Item) -> bool:
+    def _settled_without_agent(self, item: Item) -> bool:
         """Block an item that a person has to decide on, or make it ready; False where it needs an agent."""
         state_store, at = self.services.state_store, self.services.clock.now()
-        if item.status not in AT_THE_DOOR and not item.unmet:
+        if item.status not in BEFORE_WORKFLOW and not item.unmet:
             return False
-        values = at_the_door(item, self.jobs.workflow(item), self.jobs.guardrails)
+        values = values_at_entry(item, self.jobs.workflow(item), self.jobs.guardrails)
         if not values:
             return False
         after = with_values(item, values)
@@ -504,7 +504,7 @@ class _Run(Struct):
         self.services.observer.event(self.plan.stream, Warned(at=at, text=message))
         return True
 
-    def _went(self, mission: str, error: CapsuleError) -> bool:
+    def _report_error(self, mission: str, error: CapsuleError) -> bool:
         """Tell in the report why a mission was refused or paused; one of these errors may end the whole run."""
         report, said = self.report, f"{error.message} {error.hint}".strip()
         if isinstance(error, Paused):
@@ -516,8 +516,9 @@ class _Run(Struct):
             return False
         per_item = isinstance(error, _OF_ONE_ITEM) and not (isinstance(error, BudgetSpent) and error.of_the_run)
         edited = isinstance(error, Overlap)  # nothing has failed: it goes on once the edit is committed or put away
-        if not per_item or (self._is_named and (edited or not isinstance(error, Refused))):
-            self._end_with(error)
+        named = bool(self.plan.only) or self.plan.stop_on_failure
+        if not per_item or (named and (edited or not isinstance(error, Refused))):
+            self._end_run_with(error)
         elif isinstance(error, LockHeld) and self.services.journal.holder(mission) is not None:
             report.blocked[mission] = f"{ELSEWHERE}; watch it: capsule logs {mission} -f"
         elif edited:
@@ -528,17 +529,12 @@ class _Run(Struct):
             report.blocked[mission] = error.message
         return False
 
-    def _end_with(self, error: CapsuleError) -> None:
-        """Let nothing new start, and what is under way finish its phase; then the run ends with this error."""
+    def _end_run_with(self, error: CapsuleError) -> None:
+        """Start nothing new, let what is under way finish its phase, then end the run with this error."""
         self.stopped_by = self.stopped_by or error
         if self.under_way and not self._run.used_up:
             closing = Closing(at=self.services.clock.now(), why=error.message)
             self.services.journal.note(self.plan.stream, closing)
-
-    @property
-    def _is_named(self) -> bool:
-        """There is nothing else to go on with: what stops the item stops the run, in its own words."""
-        return bool(self.plan.only) or self.plan.stop_on_failure
 
     def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
         if state.finished:
@@ -550,12 +546,12 @@ class _Run(Struct):
             gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
             (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
         elif not moved:
-            why = "it stopped before its first step, without a reason"
+            why = "it stopped before its first step, for an unknown reason"
             self.report.blocked[item] = f"{why}; see why: capsule run {item}"
 
 
 def _added(event: Event) -> tuple[str, ...]:
-    """The ids of items that were added."""
+    """Return the ids of items that were added."""
     if isinstance(event, Discovered):
         return tuple(event.items)
     return event.follow_ups if isinstance(event, Recorded) else ()
@@ -564,8 +560,8 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def account_for_the_dead(services: Services, run: Folded[OpenRun]) -> None:
-    """Write down the end of agents whose mission nobody runs any more: what they used is unknown.
+def record_lost_agents(services: Services, run: Folded[OpenRun]) -> None:
+    """Journal the end of agents whose mission no process runs any more: what they used is unknown.
 
     The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
     """
@@ -582,9 +578,9 @@ def _finished(missions: Iterable[str], services: Services) -> set[str]:
     return {state.mission for state in states if state.finished and not state.parent}
 
 
-def _recorded_at_last(missions: Iterable[str], services: Services) -> list[str]:
-    """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
-    that its last step is stored. The ids of those that are done."""
+def _record_last_steps(missions: Iterable[str], services: Services) -> list[str]:
+    """Store the last step of items that were archived or blocked when the run was killed; return the ids that are
+    done."""
     done = []
     for mission in missions:
         state = load_state(services, mission)
@@ -595,9 +591,8 @@ def _recorded_at_last(missions: Iterable[str], services: Services) -> list[str]:
     return done
 
 
-def _archived_at_last(missions: Iterable[str], services: Services) -> list[str]:
-    """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
-    know yet that it has come to its end. The ids of those that have now."""
+def _archive_closed_items(missions: Iterable[str], services: Services) -> list[str]:
+    """Archive items whose tracker closed them before the run was killed, as no queue lists them; return their ids."""
     done = []
     for mission in missions:
         if only_to_be_archived(load_state(services, mission)):

@@ -14,7 +14,7 @@ from capsule.services import Services
 
 
 def require_funds(state: MissionState, phase: str, services: Services) -> None:
-    """Raise where nothing is left for another agent; the mission stays where it is."""
+    """Raise where nothing is left for another agent; the mission keeps its state."""
     for whose, (spent, allowed) in _accounts(state, phase, services).items():
         used = overdrawn(spent, allowed)
         if used:

@@ -133,5 +133,5 @@ def quarantined(breaches: Iterable[str]) -> Signal:
 
 
 def commit_message(item_id: str, title: str) -> str:
-    """One line of sane length, whatever the title holds."""
+    """Return the item's id and title as one line of sane length."""
     return f"{item_id}: {one_line(title)}"[:300]

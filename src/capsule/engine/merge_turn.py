@@ -62,7 +62,7 @@ class Turn(Struct, frozen=True):
         self.job.services.journal.note(self.stream, event)
 
     def line(self, queue: MergeQueue) -> list[str]:
-        """Name those that wait, the first come first."""
+        """Name the missions that wait, first come first; those that no process runs any more are left out."""
         journal = self.job.services.journal
         epochs = journal.epochs() if queue.waiting else {}
         return [
@@ -84,7 +84,7 @@ class Turn(Struct, frozen=True):
 
 
 def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
-    """Say what a mission built on top of those before it; where that conflicts, that it does not go together."""
+    """Return the event for a merge that was built on those before it; without a commit where it conflicts."""
     return Stacked(
         at=job.services.clock.now(),
         mission=job.mission,
@@ -98,14 +98,15 @@ def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
 
 @contextmanager
 def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
-    """Hold the merge queue of the mission's branch for the block, once it is its turn."""
+    """Wait for the mission's turn in the merge queue of its branch, and hold the queue for the block."""
     services, limits = job.services, job.services.limits
     turn = Turn(job, merge_queue(services.journal.events, job.state.into))
     with ExitStack() as held:
-        in_line = limits.stacks_merges or not _taken_at_once(held, turn)
+        at_once = not limits.stacks_merges and not turn.line(turn.queue.now())
+        in_line = not (at_once and _try_claim(held, turn.stream, services))
         if in_line:
             _hand_in(turn)
-            turn = _Waiting(turn, work).until_it_is_our_turn(held)
+            turn = _Waiting(turn, work).wait_for_turn(held)
         began = services.clock.seconds()
         try:
             yield turn
@@ -115,11 +116,7 @@ def merge_turn(job: Job, work: Work) -> Iterator[Turn]:
                 turn.note(Served(at=services.clock.now(), mission=job.mission, key=job.step.key, seconds=seconds))
 
 
-def _taken_at_once(held: ExitStack, turn: Turn) -> bool:
-    return not turn.line(turn.queue.now()) and _claimed(held, turn.stream, turn.job.services)
-
-
-def _claimed(held: ExitStack, stream: str, services: Services) -> bool:
+def _try_claim(held: ExitStack, stream: str, services: Services) -> bool:
     with suppress(LockHeld):
         held.enter_context(services.journal.claim(stream))
         return True
@@ -138,7 +135,7 @@ def _hand_in(turn: Turn) -> None:
 
 
 class _Waiting:
-    """A mission in the line: it looks again and again, and gets ready what it can."""
+    """A mission that waits in the line: it polls, and prepares its merge meanwhile."""
 
     def __init__(self, turn: Turn, work: Work) -> None:
         self._turn, self._work, self._job = turn, work, turn.job
@@ -146,8 +143,8 @@ class _Waiting:
         self._tested = ""
         self._told = ""
 
-    def until_it_is_our_turn(self, held: ExitStack) -> Turn:
-        """Wait; the journal is only read where somebody has written to it."""
+    def wait_for_turn(self, held: ExitStack) -> Turn:
+        """Wait; read the journal only after it has changed."""
         job, services, version = self._job, self._job.services, -1
         while True:
             if (now := services.journal.version()) != version:
@@ -156,12 +153,12 @@ class _Waiting:
             ahead = line.index(job.mission) if job.mission in line else 0
             if job.mission not in queue.waiting:  # only who merges it along takes it out of the line
                 return Turn(job, self._turn.queue, served=True)
-            if not ahead and _claimed(held, self._turn.stream, services):
+            if not ahead and _try_claim(held, self._turn.stream, services):
                 return self._turn
-            if self._get_ready(queue, line, ahead):
+            if self._prepare(queue, line, ahead):
                 version = -1  # our own events do not change it
                 continue
-            self._tell(f"waits to be merged into {job.state.into}: {queue.foretold(max(ahead, 1))}")
+            self._tell(f"waits to be merged into {job.state.into}: {queue.place_in_words(max(ahead, 1))}")
             far = ahead - self._limits.gates * self._limits.batch
             if not services.clock.wait(min(_LOOK_AGAIN * max(1, far), _LOOK_SELDOM)):
                 raise Interrupted(f"Stopped while it waited to be merged into {job.state.into}; nothing is lost.")
@@ -171,8 +168,8 @@ class _Waiting:
             self._job.services.observer.activity(self._job.mission, words)
             self._told = words
 
-    def _get_ready(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
-        """Build the merge on those before it, or have the car tested that it is the first of; tell whether it did."""
+    def _prepare(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
+        """Build the merge on those before it, or test the batch that it is the first of; tell whether it did either."""
         size = min(queue.car, self._limits.batch)
         reach = self._limits.gates * size
         if not ahead or not self._limits.stacks_merges or ahead >= reach + self._limits.batch:
@@ -180,13 +177,14 @@ class _Waiting:
         tree = self._work.tree()
         chain = [*queue.chain(line, tree)]
         before = [one for one in chain if one.mission in line[:ahead]]
-        settled = {one.mission for one in chain} | {name for name in line[:ahead] if _does_not_fit(queue, name)}
-        if {*line[:ahead]} <= settled and not self._is_built_on(before, tree, queue):
+        conflicting = {name for name, one in queue.stacked.items() if not one.commit}
+        settled = {one.mission for one in chain} | conflicting
+        if {*line[:ahead]} <= settled and not self._is_up_to_date(before, tree, queue):
             self._stack(before)
             return True
         return self._test_car(queue, line, cars(chain, size))
 
-    def _is_built_on(self, before: Sequence[Stacked], tree: str, queue: MergeQueue) -> bool:
+    def _is_up_to_date(self, before: Sequence[Stacked], tree: str, queue: MergeQueue) -> bool:
         mine = queue.stacked.get(self._job.mission)
         if not mine or not before:
             return mine is not None and mine.under == tree
@@ -201,7 +199,7 @@ class _Waiting:
         note(services, job.mission, proposed, (self._turn.stream, one))
 
     def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
-        """Have a car tested before its turn comes, where more than one may be tested at a time."""
+        """Test a batch before its turn comes, where several may be tested at a time."""
         job, services = self._job, self._job.services
         car = next((each for each in train[1 : self._limits.gates] if each[0].mission == job.mission), ())
         full = car and (len(car) == min(queue.car, self._limits.batch) or car[-1].mission == line[-1])
@@ -217,7 +215,3 @@ class _Waiting:
         queued = Queued(at=batched.at, branch=job.state.into, ahead=line.index(job.mission))
         note(services, job.mission, queued, (self._turn.stream, batched))
         return True
-
-
-def _does_not_fit(queue: MergeQueue, mission: str) -> bool:
-    return mission in queue.stacked and not queue.stacked[mission].commit

@@ -100,7 +100,7 @@ class _Work:
         return not red and candidate.tree not in self.breaches
 
     def is_green_after_all(self, candidate: Candidate) -> bool:
-        """Ask a red merge once more, before anybody is blamed for it."""
+        """Test a red merge once more before its mission is sent back."""
         if candidate.tree in self.breaches:
             return False
         again = self._gate(candidate, variant=AGAIN)
@@ -127,7 +127,7 @@ class _Work:
         return (tested, *rest)
 
     def _proven_again(self, claim: Verification, candidate: Candidate, along: Sequence[str]) -> tuple[Evidence, ...]:
-        """Verify what a merge brings beside what was signed off; where that is nothing, nothing is asked."""
+        """Verify what a merge contains beyond what was signed off; nothing where the tree is the same."""
         states = [claim.state, *(load_state(self.job.services, name) for name in along)]
         works = [self._claim(one, self.job.place.delivered(one.checkpoint)) for one in states if one.checkpoint]
         if candidate.tree in [work.tree for work in works]:
@@ -145,7 +145,7 @@ class _Work:
         return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree)
 
     def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
-        """Take over that it is green as part of a tree that was tested in the same way."""
+        """Note that it is green as part of a tree that was tested in the same way."""
         policy = self.job.state.policy
         if policy.verify == "off" or not policy.test:
             return
@@ -182,7 +182,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
 
 
 def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
-    """Build the merge, have it tested and publish it, as often as the branch moves or those that come along change."""
+    """Build the merge, test it and publish it; repeat when the branch or the batch has changed meanwhile."""
     trunk, state = work.trunk, job.state
     for _ in range(_MOST_ROUNDS):
         candidate = work.propose()
@@ -210,7 +210,7 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
 
 
 def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
-    """Send back work whose merge is red; where main is red without it, it is not to blame."""
+    """Send back work whose merge is red, without blame where main is red without it."""
     state, evidence = job.state, work.evidence(candidate)
     if candidate.tree in work.breaches:
         return Report(quarantined(work.breaches[candidate.tree]))
@@ -231,30 +231,30 @@ def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
 
 
 def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[Stacked]:
-    """Return as many of the car as are green together, the mission's own merge first; none where that is red."""
+    """Return the merges of the batch that are green together, the mission's own first; none where that is red."""
     car = turn.car(candidate, work)
     car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
     known = turn.queue.now().green
     green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
     if not green:
-        green = _halved(work, turn, candidate, car)
+        green = _bisect(work, turn, candidate, car)
     if not green:
         return car[:1] if work.is_green_after_all(candidate) else ()
     work.tested_with([one.mission for one in car[1:green]], candidate, car[green - 1].tree)
     return car[:green]
 
 
-def _halved(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
-    """Count how many of the car are green together; where not all are, find the first that is red by halves."""
+def _bisect(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
+    """Count how many of the batch are green together; where not all are, find the first red one by bisection."""
     green, red, tried = 0, len(car) + 1, len(car)
     while red - green > 1:
-        is_green = _tested(turn, car[:tried], work, candidate)
+        is_green = _test_car(turn, car[:tried], work, candidate)
         green, red = (tried, red) if is_green else (green, tried)
         tried = (green + red) // 2
     return green
 
 
-def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
+def _test_car(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -> bool:
     services = turn.job.services
     began = services.clock.seconds()
     names = tuple(one.mission for one in car)
@@ -266,7 +266,7 @@ def _tested(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate) -
 
 
 def _withdrawn(job: Job, mission: str) -> bool:
-    """Tell whether a person has closed, rewritten or removed the item of one that would be merged along."""
+    """Tell whether a person has closed, rewritten or removed the item of another mission in the batch."""
     try:
         return bool(_item_change(job, load_state(job.services, mission)))
     except CapsuleError:
@@ -274,12 +274,14 @@ def _withdrawn(job: Job, mission: str) -> bool:
 
 
 def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report:
-    """Move main to the merge, or to one commit that brings the merges of the whole car."""
+    """Move main to the merge, or to one commit that brings all merges of the batch."""
     job, clock = work.job, work.job.services.clock
     names = tuple(one.mission for one in car)
     entering = candidate
     if names[1:]:
-        entering = work.trunk.gather(car[-1].commit, candidate.onto, _batch_message(car))
+        listed = ", ".join(names)
+        message = f"Merge {len(car)} missions: {listed}\n\n{BATCH}{listed}\n"
+        entering = work.trunk.gather(car[-1].commit, candidate.onto, message)
     job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
     if turn and job.services.limits.batch > 1:
         turn.note(Batched(at=clock.now(), missions=names, tree=entering.tree, green=True, commit=entering.commit))
@@ -289,11 +291,6 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
     for one in car[1:]:
         turn.note(Served(at=clock.now(), mission=one.mission, key=job.step.key, seconds=0.0))
     return replace(report, facts={**report.facts, "merged": car[0].commit, "onto": car[0].onto})
-
-
-def _batch_message(car: Sequence[Stacked]) -> str:
-    names = ", ".join(one.mission for one in car)
-    return f"Merge {len(car)} missions: {names}\n\n{BATCH}{names}\n"
 
 
 # ---- one merge

@@ -209,7 +209,7 @@ def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str
 def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
     """Break the functions of the base that the change rewrote, one at a time: did a test notice?
 
-    What does not fit the time was not noticed, so that nobody is blamed for losing it.
+    What does not fit the time counts as not noticed, so that no change is blamed for losing it.
     """
     tree = claim.base_tree
     now, time = claim.run_of(tree)[1], _MutantTime(claim)

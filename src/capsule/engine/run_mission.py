@@ -136,16 +136,16 @@ def _settled(services: Services, mission: str, state: MissionState, seen: int) -
 
 
 def close_what_is_merged(services: Services) -> list[str]:
-    """Close items that are merged, but whose tracker refused to close them then; return the ids that are closed now."""
-    return [item for item in merged_and_open(services) if closed_at_last(item, services)]
+    """Close items that are merged and still open in their tracker; return the ids that are closed now."""
+    return [item for item in merged_not_closed(services) if try_to_close(item, services)]
 
 
-def merged_and_open(services: Services) -> list[str]:
+def merged_not_closed(services: Services) -> list[str]:
     claimed = [item.id for item in services.tracker.items() if item.status is Status.IN_PROGRESS]
     return [item for item in claimed if only_to_be_closed(load_state(services, item))]
 
 
-def closed_at_last(item: str, services: Services) -> bool:
+def try_to_close(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
             return close_item(load_state(services, item), services)
@@ -240,7 +240,7 @@ def _rebased(state: MissionState, services: Services) -> Rebased:
 
 
 def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
-    """The last worker, or the first where tests conflict; never later than where the mission stands."""
+    """Return the last working phase, or the first where tests conflict; never one after the present phase."""
     names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
     stands = here.rework if here.role is Role.REVIEW else here.name
     workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER]

@@ -69,7 +69,7 @@ def _with_way_out(job: Job, outcome: Outcome, decision: Decision) -> Decision:
     """
     state, offer = job.state, ""
     if decision.accept and not decision.exhausted and "`capsule " not in decision.reason:
-        offer = f"to take it as it is: `{accept_command(state.parent or state.mission, decision.accept)}`"
+        offer = f"to accept it: `{accept_command(state.parent or state.mission, decision.accept)}`"
     elif _gave_up_on_tests(job, outcome, decision):
         offer = f"if there is nothing to make red: {other_kinds(state)}"
     if not offer:
@@ -138,7 +138,7 @@ def _drop_what_it_wrote(job: Job, report: Report, tree: str) -> tuple[Report, st
     named = ", ".join(change.path for change in written[:_MOST_NAMED]) or "its commits"
     more = f" and {len(written) - _MOST_NAMED} more" if len(written) > _MOST_NAMED else ""
     kept = f"; kept as {ref}" if ref else ""
-    said = f"{job.phase.name} only reads: {named}{more} dropped{kept}"
+    said = f"{job.phase.name} may only read: {named}{more} dropped{kept}"
     return replace(report, warnings=(*report.warnings, said)), place.tree()
 
 
@@ -165,7 +165,7 @@ _DOERS: dict[str, Callable[[Job], Report]] = {
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
-    """Checks and actions that a workflow names and nobody knows, as sentences."""
+    """Return the unknown checks and actions that a workflow names, as sentences."""
     found = []
     for phase in workflow.phases:
         found += [f"phase {phase.name!r} names the unknown check {c!r}." for c in phase.checks if c not in CHECKS]
@@ -190,7 +190,7 @@ def _take_back_what_failed(job: Job, decision: Decision) -> Decision:
     if not ref:
         return decision
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=f"left by {job.step.key}"))
-    words = f"{decision.feedback}\n\nWhat that attempt left behind is kept as {ref}; the files are as they were before."
+    words = f"{decision.feedback}\n\nThe work of that attempt is kept as {ref}; the files are as they were before."
     return msgspec.structs.replace(decision, feedback=words.strip())
 
 
@@ -207,7 +207,7 @@ def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
         return False
     if when is None:
         return True
-    return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
+    return when.matches_item(state.item) and (not when.changed or _any_changed(state, services, when.changed))
 
 
 def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:

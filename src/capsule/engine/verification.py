@@ -147,7 +147,7 @@ class Verification(Struct):
         self.services.observer.event(self.state.mission, event)
 
     def baseline(self) -> Baseline | None:
-        """Return how the tests of the base ended, by name; None where they told no names."""
+        """Return how the tests of the base ended, by name; None where only an exit code is known."""
         if self.signed_off:
             return self.signed_off[0].baseline()
         if self.state.policy.first_tests:
@@ -161,7 +161,7 @@ class Verification(Struct):
         return baseline_of(report, again if again and again.complete else None)
 
     def new_tests(self) -> list[str]:
-        """Return the tests that are new or changed, by name; none where names are not told."""
+        """Return the tests that are new or changed, by name; none where names are not known."""
         if self.signed_off:
             return list(dict.fromkeys(name for work in self.signed_off for name in work.new_tests()))
         base, now = self.baseline(), self.now
@@ -253,7 +253,7 @@ def _run_tests(
 
 def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
     return NoResult(
-        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
+        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or it was killed: "
         f"see {log}; {_then(state)}."
     )
 
@@ -300,10 +300,9 @@ def _require_dependencies(claim: Verification, tree: str) -> None:
     """Require that what the tree depends on is installed: with other dependencies its tests say nothing."""
     manifest, command = claim.place.missing_setup(tree)
     if manifest:
-        cause = f"{manifest} asks for other dependencies than are installed in your checkout."
-        hint = (
-            f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim.state)}."
-        )
+        cause = f"{manifest} needs other dependencies than those installed in your checkout."
+        setup = f"Set `workspace.setup: {command}`, or another command that installs them, in .capsule/config.yaml"
+        hint = f"{setup}; {_then(claim.state)}."
         raise NeedsPerson(cause, hint)
 
 

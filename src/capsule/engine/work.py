@@ -49,7 +49,7 @@ _LEAST_USD = 0.0001
 
 
 class AgentRun(Struct, frozen=True):
-    """What an agent was told and what it answered; `before` is the tree it started from."""
+    """The input and the answer of an agent; `before` is the tree it started from."""
 
     briefing: Briefing
     transcript: Transcript
@@ -180,7 +180,7 @@ def _silence(ran: AgentRun) -> Failure | None:
     answered = transcript.text.strip() or (briefing.result_path and Path(briefing.result_path).exists())
     if transcript.why != "exited" or transcript.exit_code != 0 or answered:
         return None
-    return known or Failure(Kind.SILENT, "The agent ended without a word")
+    return known or Failure(Kind.SILENT, "The agent ended without any output")
 
 
 def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
@@ -217,14 +217,14 @@ def _inside(job: Job, site: TestSite) -> Iterator[SandboxPaths]:
 
 
 def _stopped_by_its_budget(ran: AgentRun) -> bool:
-    """Tell whether it held itself to what we said it may cost: no fault of its own, and nothing to judge."""
+    """Tell whether the agent stopped itself at the cost limit that we gave it: neither a fault nor a result."""
     most, usage, failure = ran.briefing.most_usd, ran.transcript.usage, ran.transcript.failure
     interrupted = failure is not None and failure.kind is Kind.CUT_SHORT
     return interrupted and most is not None and usage is not None and (usage.usd or 0.0) >= most
 
 
 def _found_by_others(job: Job, agent: str, known: int) -> tuple[int, Failure, float] | None:
-    """Return a limit after number `known` that another mission found and still runs with: number, cause, seconds left.
+    """Return a newer provider limit that another running mission has found: its number, cause and seconds left.
 
     Once nobody runs that mission the limit is forgotten: a person may have added credit, and starts it again.
     """

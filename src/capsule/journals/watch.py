@@ -118,7 +118,7 @@ class Watch:
                 self._started_by[pid] = parent_of(pid) if pid else 0
 
     def _summary(self, name: str, now: str) -> MissionSummary | RunSummary:
-        """Summarize a mission; one that nobody holds is read again only after an event."""
+        """Summarize a mission; read one that is not running again only after an event."""
         history = self._histories[name]
         if name in self._held:
             pid = self._held[name]
@@ -135,7 +135,7 @@ class Watch:
 
 
 class _Row(msgspec.Struct):
-    """A line of a live file, as we write it: whatever is not of this form is somebody else's, and passed over."""
+    """A line of a live file, as we write it; lines of another form are ignored."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
     activity: str = ""

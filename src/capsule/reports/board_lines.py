@@ -118,13 +118,13 @@ def attempt_sentence(attempt: Attempt) -> str:
     judged = f"{attempt.key}{claim} verdict {attempt.verdict}"
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
     if refuted:
-        return f"{judged}{f', {LET_PASS}' if attempt.let_pass else ''}: {'; '.join(refuted)}"
+        return f"{judged}{f', {LET_PASS}' if attempt.passed_despite_evidence else ''}: {'; '.join(refuted)}"
     seen = checked(attempt.evidence)
     return f"{judged} ({seen})" if seen else judged
 
 
 def item_lines(entries: Iterable[OutlineEntry]) -> Iterator[str]:
-    """An outline: each below what holds it, and what is known of it in words."""
+    """Draw an outline: each item below its parent, with its state in words."""
     for entry in entries:
         indent = "  " * min(entry.depth, 8)
         if entry.item is None:

@@ -28,9 +28,9 @@ class LiveFile:
         self._append(mission, {"at": self._now(), "activity": clean(text)[:500]})
 
     def _append(self, mission: str, line: dict[str, str]) -> None:
-        """Only while the mission is under way: its folder goes with the archive.
+        """Append to the live file, only while the mission is under way, as its folder goes with the archive.
 
-        Screens read it and nothing else does: where it cannot be written, there is less to see, and no harm.
+        Only screens read it, so a failed write is ignored.
         """
         if not is_mission(mission):
             return
@@ -44,7 +44,7 @@ class LiveFile:
 
 
 class FanOut:
-    """Tell everybody, and nobody a secret."""
+    """Pass everything on to all observers, without secrets."""
 
     def __init__(self, *observers: Observer, redactor: Redactor | None = None) -> None:
         self._observers, self._redactor = observers, redactor

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Event, RunEnded, RunStarted, Stopped, as_json_line, is_mission
-from capsule.core.notification import TELLING, Notification, notification, told_already
+from capsule.core.notification import TELLING, Notification, is_repeated_by_run, notification
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
 from capsule.system.files import tail_bytes
@@ -34,7 +34,7 @@ _LONGEST = 200
 
 
 class Post:
-    """Runs commands beside us, in order. What goes wrong is kept for whoever asks."""
+    """Run commands in the background, in order, and keep their faults."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Post:
         self._faults: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def send(self, letter: bytes, env: Mapping[str, str]) -> None:
-        """Every command is given the letter on its stdin, and these variables."""
+        """Run each command with the message on its stdin, and these variables."""
         if not self._commands:
             return
         if self._thread is None:
@@ -125,7 +125,7 @@ def _what_went_wrong(ended: Ended, output: Path) -> str:
 
 
 class Notifier:
-    """An observer that calls somebody. Secrets have been taken out of what it is told."""
+    """An observer that notifies a person. Secrets are taken out before."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Notifier:
     def event(self, mission: str, event: Event) -> None:
         self._count += 1
         self._complain_once()
-        self._let_go(event)
+        self._send_held(event)
         if isinstance(event, RunStarted):
             self._in_a_run = True
             self._told.clear()
@@ -164,7 +164,7 @@ class Notifier:
             self._tell(event, found, self._count)
 
     def activity(self, mission: str, text: str) -> None:
-        """Ignore it: activity notifies nobody."""
+        """Ignore activity."""
 
     def __enter__(self) -> Notifier:
         return self
@@ -173,12 +173,12 @@ class Notifier:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         at_once = kind is not None and issubclass(kind, KeyboardInterrupt)
-        self._let_go(None)
+        self._send_held(None)
         self._post.close(wait=not at_once)
         self._complain_once()
 
     def _notification(self, mission: str, event: Event) -> Notification | None:
-        old_news = isinstance(event, RunEnded) and told_already(mission, event, self._told)
+        old_news = isinstance(event, RunEnded) and is_repeated_by_run(mission, event, self._told)
         if old_news or not isinstance(event, TELLING):
             return None
         try:
@@ -187,7 +187,7 @@ class Notifier:
             state = MissionState()
         return notification(mission, event, state)
 
-    def _let_go(self, event: Event | None) -> None:
+    def _send_held(self, event: Event | None) -> None:
         """Send a held notification, unless the event is the end of the run for the same cause, which says so itself."""
         held, self._held = self._held, None
         if held and not (isinstance(event, RunEnded) and event.why == held[0].cause.rstrip(".")):

@@ -46,7 +46,7 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company
 from capsule.core.findings import finding_line
-from capsule.core.history import halt_status, let_pass, unverified
+from capsule.core.history import halt_status, passed_despite_evidence, unverified
 from capsule.core.run import BREAKER, Tally, agent_ended
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
@@ -99,7 +99,7 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Salvaged: (_INDENT, lambda _, event: f"salvaged: {event.ref} ({event.why})"),
     MovedByHand: (_INDENT, _moved),
     Warned: ("", lambda _, event: f"! {event.text}"),
-    TestsFound: (_INDENT, lambda _, event: f"first tests: `{event.policy.test}` judges from now on"),
+    TestsFound: (_INDENT, lambda _, event: f"first tests: `{event.policy.test}` is the test command from now on"),
     ItemClosed: (_INDENT, lambda mission, _: f"{mission} is closed in the tracker"),
     Advanced: ("", lambda _, event: f"{_named(event)}{event.done} of {event.of} done"),
     ParentClosed: ("", lambda _, event: f"{event.item} {event.title} is closed: {event.reason}"),
@@ -144,7 +144,7 @@ class PlainReport:
             self._tell(mission, event)
 
     def activity(self, mission: str, text: str) -> None:
-        """A sign of life now and then, for phases that take long; also where nobody has anything to say."""
+        """Print a sign of life now and then for phases that take long, also where there is no activity."""
         self._pulse.now(mission, text)
 
     def _tell(self, mission: str, event: Event) -> None:
@@ -244,9 +244,9 @@ class PlainReport:
         return f"[{stages.index(found.stage or found.name) + 1}/{len(stages)}]"
 
     def _verdict(self, event: StepEnded, word: str) -> str:
-        """A success that what was seen speaks against says so itself."""
+        """Mark a success that the evidence contradicts."""
         verdict = event.decision.verdict
-        if let_pass(verdict, event.outcome.evidence):
+        if passed_despite_evidence(verdict, event.outcome.evidence):
             return self._style.paint("yellow", f"{word} ({LET_PASS})")
         return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 

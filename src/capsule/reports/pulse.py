@@ -58,7 +58,7 @@ class Pulse:
                 self._under_way[who].now = text
 
     def end(self, who: str = "") -> None:
-        """This one, or everything."""
+        """End the signs of life of this mission, or of all."""
         with self._changed:
             if who:
                 self._under_way.pop(who, None)

@@ -78,7 +78,7 @@ def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
 
 
 def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
-    """A table; under each row what was claimed there, and what was seen."""
+    """Draw a table of phases; under each row what was claimed there, and what was seen."""
     attempts = [attempt for attempt in summary.attempts if not attempt.repeated]
     cells = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *map(_cells, attempts)]
     if not summary.spent_with_parts.priced and not summary.spent_with_parts.counted:

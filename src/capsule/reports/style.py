@@ -97,5 +97,5 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """A stranger's text with its lines and its indentation, unable to steer a terminal."""
+    """Return a stranger's text with its lines and indentation, without control sequences."""
     return _STEERING.sub("", text)

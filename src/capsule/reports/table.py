@@ -16,12 +16,12 @@ def width_of(text: str) -> int:
 
 
 def widest(texts: Sequence[str]) -> int:
-    """The width of the widest; where none holds more than ASCII, nobody looks at letters."""
+    """Return the width of the widest text."""
     return max(map(len if "".join(texts).isascii() else width_of, texts))
 
 
 def fit(text: str, width: int) -> str:
-    """The text, cut to so many cells; an ellipsis says that there was more."""
+    """Cut the text to so many cells; an ellipsis marks the cut."""
     if width_of(text) <= width:
         return text
     if width < 1:
@@ -30,7 +30,7 @@ def fit(text: str, width: int) -> str:
 
 
 def column(text: str, width: int) -> str:
-    """The text in exactly so many cells."""
+    """Pad or cut the text to exactly so many cells."""
     if text.isascii():  # one cell each, the ellipsis too
         return (text if len(text) <= width else fit(text, width)).ljust(width)
     shown = fit(text, width)
@@ -38,14 +38,14 @@ def column(text: str, width: int) -> str:
 
 
 def line_of(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
-    """The cells side by side, each in its width, without what nobody sees at the end."""
+    """Join the cells, each in its width, without trailing spaces."""
     if "".join(cells).isascii() and all(map(le, map(len, cells), widths)):
         return gap.join(map(str.ljust, cells, widths)).rstrip()
     return gap.join(map(column, cells, widths)).rstrip()
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:
-    """The text on lines of so many cells, behind `first` or `rest`; empty where there is no word.
+    """Wrap the text to so many cells, behind `first` or `rest`; return nothing where there is no word.
 
     A word that is longer than a line is broken; `whole` leaves one that can be copied, as a path or an id, as it is: it
     stands alone, moved to the left as far as it takes.

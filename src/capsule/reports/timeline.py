@@ -126,7 +126,7 @@ class Scale:
             count = int((piece.end - first * step) // step) + 1
             marks: list[float] = [(first + number) * step for number in range(count)]
             for time in marks or [piece.start]:
-                date = _date(time, step)
+                date = _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
                     continue
@@ -163,15 +163,11 @@ def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
 
 
-def _date(time: float, step: int) -> str:
-    return _clock(time, "%b %Y" if step > 28 * _DAY else "%-d %b")
-
-
 # ---- drawn
 
 
 def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
-    """One row: bars on the line, in the order given, with what they say in words."""
+    """Draw one row: bars on the line, in the order given, with their labels."""
     rects = ""
     for bar in _merged(scale, bars):
         left = scale.at(bar.span.start)
@@ -203,7 +199,7 @@ def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
 
 
 def axis(scale: Scale) -> str:
-    """The line's own row: times of day, and how long each break is."""
+    """Draw the line's own row: times of day, and how long each break is."""
     texts = []
     for tick in scale.ticks:
         anchor = "start" if tick.at < 8 else "end" if tick.at > 92 else "middle"
@@ -216,7 +212,7 @@ def axis(scale: Scale) -> str:
 
 
 def _labelled(breaks: Sequence[_Break]) -> list[_Break]:
-    """The longest ones, as far as there is room to say how long they are."""
+    """Choose the longest ones that there is room to label."""
     found: list[_Break] = []
     for gap in sorted(breaks, key=lambda gap: -gap.seconds):
         if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):

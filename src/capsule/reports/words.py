@@ -99,7 +99,7 @@ def look_of(attempt: Attempt) -> Look:
 
 def caveat(attempt: Attempt) -> str:
     """Say why a success is not to be relied on; '' where it was checked, and held."""
-    if attempt.let_pass:
+    if attempt.passed_despite_evidence:
         return LET_PASS
     confirmed = evidence_counts(attempt.evidence)[EvidenceStatus.CONFIRMED]
     to_be_checked = attempt.verdict in SUCCESSES and (attempt.agent or attempt.evidence)
@@ -238,7 +238,7 @@ def period(summary: MissionSummary) -> str:
 
 
 def cost_of(attempt: Attempt) -> str:
-    """'' where no agent was paid, or it is still at work; unknown is never zero."""
+    """Return the cost in words; '' where no agent was paid or it is still running. Unknown is never zero."""
     if not attempt.agent or attempt.under_way:
         return ""
     return price(attempt.ended.outcome.usage if attempt.ended else None) or "unknown"
@@ -352,7 +352,7 @@ def _at_least(spent: Spending, known: int) -> str:
 
 
 def queue_words(queue: MergeSummary | None) -> str:
-    """`1 being merged, 3 waiting`, or that nobody waits."""
+    """Describe a merge queue: `1 being merged, 3 waiting`."""
     counts = {"being merged": bool(queue and queue.at_it), "waiting": len(queue.places) if queue else 0}
     return ", ".join(f"{number:d} {word}" for word, number in counts.items() if number) or "nobody waits"
 

@@ -147,7 +147,7 @@ def sweep_temps(directory: Path) -> list[Path]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Tell whether a process is gone, or only waits for its parent to hear of it; that may take for ever."""
+    """Tell whether a process has ended, or is a zombie that its parent has not collected."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

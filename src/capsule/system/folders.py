@@ -87,7 +87,7 @@ def own_cache(env: Mapping[str, str], apart_from: Path | None = None) -> Path:
             return cache / "capsule"
     folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
     if not make_private_folder(folder):
-        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
+        raise CapsuleError(f"{folder} belongs to another user.", "Set XDG_CACHE_HOME to a folder of your own.")
     return folder
 
 

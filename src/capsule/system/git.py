@@ -620,7 +620,7 @@ class Git:
             write_atomically(file, text.encode(errors="surrogateescape"))
         return git_environment.about_content(file.read_bytes())
 
-    def _put_damaged_away(self, oid: str) -> None:
+    def _put_aside_damaged(self, oid: str) -> None:
         """Put a file away that is not the object it is called after: it keeps git from writing that object anew."""
         file = self.common_dir / "objects" / oid[:2] / oid[2:]
         if file.is_file():
@@ -642,11 +642,11 @@ class Git:
         self._calls += 1
         answer = _spawn(args, environment, cwd, given, umask)
         lock = git_locks.in_the_way(answer.err) if answer.code else None
-        if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
+        if lock and git_locks.wait_for_lock(lock, self.common_dir, [self.root, self.common_dir, cwd]):
             return self._ask(args, environment, cwd, given, ok, umask=umask)
         if answer.code not in ok:
             if lost := _missing(args, answer, environment, cwd):
-                self._put_damaged_away(lost)
+                self._put_aside_damaged(lost)
                 hint = "Bring it back from a copy that is whole; `git fsck` lists what is missing."
                 raise ObjectMissing(f"The repository lacks the object {lost}.", hint, said=answer.err)
             way_out = (

@@ -34,8 +34,8 @@ def in_the_way(words: str) -> Path | None:
     return Path(found["path"]) if found else None
 
 
-def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
-    """Wait for a live holder, clear up after a dead one; False where somebody still has it."""
+def wait_for_lock(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
+    """Wait for a live holder and clear a dead one's lock; return False where it is still held."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not lock.exists() or clear_if_stale(lock, common_dir, folders):
@@ -45,7 +45,7 @@ def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
 
 
 def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, older_than: float = STALE_AFTER) -> bool:
-    """Remove the lock if nobody can be using it."""
+    """Remove the lock if no process can be using it."""
     if not os.path.lexists(lock):
         return True
     expected = lock.is_relative_to(common_dir) and re.fullmatch(_EXPECTED, lock.relative_to(common_dir).as_posix())

@@ -210,7 +210,7 @@ def _layers_home() -> Path:
 
 
 def _lock(folder: Path) -> int | None:
-    """Lock a folder whose owner is gone; None where its owner lives."""
+    """Lock a folder whose owner has ended; return None where its owner is alive."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

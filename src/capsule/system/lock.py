@@ -112,7 +112,7 @@ class Line:
         try:
             while (other := self._before(ticket)) is not None:
                 try:
-                    self._outlast(other, wait)
+                    self._wait_for_ticket(other, wait)
                 finally:
                     os.close(other)
             yield
@@ -154,8 +154,8 @@ class Line:
                 os.close(fd)
         return None
 
-    def _outlast(self, other: int, wait: float | None) -> None:
-        """Wait until a ticket is free, for as long as somebody's turn ends now and then."""
+    def _wait_for_ticket(self, other: int, wait: float | None) -> None:
+        """Wait until a ticket is free, for as long as other turns end now and then."""
         first = self._first() if wait else None
         while not _await(other, fcntl.LOCK_SH, self._lock, wait):
             before, first = first, self._first()
@@ -175,7 +175,7 @@ def _number(ticket: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody keeps a file locked; one that is not there nobody does."""
+    """Tell whether a process holds a lock on the file; False where there is no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -252,7 +252,8 @@ def holder(path: Path) -> int | None:
 
 
 def try_lock(fd: int, kind: int, path: Path) -> bool:
-    """Lock without waiting; False where somebody else has it, NoLocks where the file system has none to give."""
+    """Lock without waiting; return False where another process has it, raise NoLocks where the file system has no
+    locks."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:

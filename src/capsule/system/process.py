@@ -163,7 +163,7 @@ class SupervisorClient:
                         _resume(process)
                         if watch.asked:
                             process.kill()  # its time is up; the end of its pipe is noticed at the next read
-                            watch.be_patient(PATIENCE)
+                            watch.extend_limit(PATIENCE)
                         else:
                             watch.ask(self._grace + PATIENCE)
                             _send(process, "stop", str(self._grace))
@@ -237,9 +237,9 @@ class _Watch:
 
     def ask(self, patience: float) -> None:
         self._why = self._reason() or "stopped"
-        self.be_patient(patience)
+        self.extend_limit(patience)
 
-    def be_patient(self, seconds: float) -> None:
+    def extend_limit(self, seconds: float) -> None:
         self._limit = time.monotonic() + seconds
 
     def fds(self) -> list[int]:
@@ -353,10 +353,12 @@ def _marked(name: str, value: str, session: int) -> Iterator[int]:
     spared, pid = {os.getpid()}, os.getpid()
     while pid in table and (pid := table[pid][0]) not in spared:
         spared.add(pid)
-    roots = {pid for pid, row in table.items() if session and row[1] == session} | set(supervisor.bearers(name, value))
+    roots = {pid for pid, row in table.items() if session and row[1] == session} | set(
+        supervisor.pids_with_marker(name, value)
+    )
     below = roots | supervisor.descendants(table, roots)
     yield from (pid for pid in below - spared if pid in table and not table[pid][2])
-    yield from (pid for pid in supervisor.bearers(name, value) if pid not in spared)
+    yield from (pid for pid in supervisor.pids_with_marker(name, value) if pid not in spared)
 
 
 def _request(command: Command, marker: str, secrets: Sequence[str]) -> list[str]:
@@ -383,7 +385,7 @@ def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
 
 
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored): a stopped one obeys nobody."""
+    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored), so that it obeys again."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 

@@ -118,12 +118,13 @@ class Level(Struct, frozen=True):
 
     @property
     def mounts(self) -> bool:
-        """It shows a place at the checkout's own path."""
+        """Tell whether it shows a place at the checkout's own path."""
         return self.name == BUBBLEWRAP
 
     @property
     def proven(self) -> bool:
-        """It was seen to hold; beside one that was not, the repository is watched as if there were none."""
+        """Tell whether it was tested to hold; with one that was not, the repository is guarded as if there were
+        none."""
         return self.name == BUBBLEWRAP
 
 
@@ -300,13 +301,13 @@ class Bubblewrap(Sandbox, frozen=True, dict=True):
 
 
 def program_of(argv: Sequence[str], cwd: str | Path, env: Mapping[str, str]) -> str | None:
-    """Find the program as whoever starts it will look for it."""
+    """Find the program in the same way as the process that will start it."""
     told = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]
     return shutil.which(told, path=absolute_entries(env.get("PATH", "")))
 
 
-def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
-    """Return a sandbox's own error where it did not get as far as the command; '' where it did.
+def sandbox_error(printed: bytes, exit_code: int | None) -> str:
+    """Return the sandbox's own error where the command was never started; else ''.
 
     What it prints stands before anything that the command prints. A command that prints the same gains nothing: the
     run stops.

@@ -69,7 +69,7 @@ class Stream:
             self.lost = error.errno or 0
 
 
-def came_in_drops(moved: int) -> bool:
+def is_trickle(moved: int) -> bool:
     """Tell whether it pays to let more gather before the next look."""
     return 0 < moved < _SMALL
 

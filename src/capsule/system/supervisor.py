@@ -39,7 +39,7 @@ import select
 import sys
 import time
 
-from capsule.system.streams import Stream, came_in_drops
+from capsule.system.streams import Stream, is_trickle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def process_table() -> ProcessTable:
 
 
 def parent_of(pid: int) -> int:
-    """Return the process that started this one; 0 where it is gone."""
+    """Return the parent's pid; 0 where the process has ended."""
     if has_proc():
         stat = _read(f"/proc/{pid}/stat")
         return int(stat.rpartition(b")")[2].split(None, 2)[1]) if stat else 0
@@ -107,7 +107,7 @@ def _table_from_ps() -> ProcessTable:
     return {int(pid): (int(parent), int(group), state.startswith(b"Z")) for pid, parent, group, state in rows}
 
 
-def bearers(name: str, value: str) -> Iterator[int]:
+def pids_with_marker(name: str, value: str) -> Iterator[int]:
     """Yield processes whose environment holds the marker, youngest first.
 
     One at a time, because one that forks for its life is gone by the time all others have been looked at.
@@ -294,14 +294,14 @@ class Supervisor:
             kill(pid, signal.SIGTERM)
             kill(pid, signal.SIGCONT)  # one that is stopped would not hear the first signal
         deadline = time.monotonic() + grace
-        while self._anyone_left() and (left := deadline - time.monotonic()) > 0:
+        while self._any_process_left() and (left := deadline - time.monotonic()) > 0:
             self._listen(left if self._subreaper else min(left, PS_INTERVAL))
         self._kill_all()
 
     def _kill_all(self) -> None:
-        """Kill until nobody is left, looking again after each round for forks; give up on what no signal can end."""
+        """Kill until none is left, looking again after each round for forks; give up on what no signal can end."""
         deadline = time.monotonic() + KILL_LIMIT
-        while self._anyone_left() and time.monotonic() < deadline:
+        while self._any_process_left() and time.monotonic() < deadline:
             for pid in self._alive_below():
                 kill(pid, signal.SIGKILL)
             for pid in self._fast_forkers():
@@ -313,17 +313,17 @@ class Supervisor:
     def _fast_forkers(self) -> Iterator[int]:
         """Yield processes that fork and exit, gone before a look at all is over, but soon our children."""
         if not self._subreaper:
-            yield from bearers(*self._marker)
+            yield from pids_with_marker(*self._marker)
         for _ in range(RUNS):
             yield from map(int, _read(f"/proc/self/task/{os.getpid()}/children").split())
 
-    def _anyone_left(self) -> bool:
+    def _any_process_left(self) -> bool:
         children = self._reap()
         return children if self._subreaper else bool(self._alive_below())
 
     def _count(self) -> int:
         """Count those left: at least one if there is anyone, for some fork faster than we look."""
-        return max(1, len(self._alive_below())) if self._anyone_left() else 0
+        return max(1, len(self._alive_below())) if self._any_process_left() else 0
 
     def _reap(self) -> bool:
         """Collect all children that have ended, adopted ones too; return False when there is no child at all."""
@@ -342,7 +342,7 @@ class Supervisor:
         roots = {os.getpid()}
         if not self._subreaper:
             roots |= {pid for pid, (_, session, _) in table.items() if self._main and session == self._main}
-            roots |= set(bearers(*self._marker))
+            roots |= set(pids_with_marker(*self._marker))
         found = (roots | descendants(table, roots)) - {os.getpid()}
         return {pid for pid in found if pid in table and not table[pid][2]}
 
@@ -363,7 +363,7 @@ class Supervisor:
         if self._wake in ready:
             os.read(self._wake, 4096)
         moved = [printing[fd].move() for fd in ready if fd in printing]
-        if any(map(came_in_drops, moved)):
+        if any(map(is_trickle, moved)):
             time.sleep(GATHER)  # a look at every single line would cost more than the line
         return ready
 

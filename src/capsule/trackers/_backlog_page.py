@@ -239,7 +239,7 @@ def opened(data: bytes, where: str) -> BacklogPage:
     _refuse_bombs(text, where)
     documents = _parsed(data, text, where)
     if not documents or documents[0] is None:
-        raise TrackerError(f"{where} is empty.", f"Take it back with `git checkout -- {where}`, or `capsule init`.")
+        raise TrackerError(f"{where} is empty.", f"Restore it with `git checkout -- {where}`, or `capsule init`.")
     if len(documents) > 1:
         raise TrackerError(f"{where} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
     document = documents[0]
@@ -254,7 +254,7 @@ def opened(data: bytes, where: str) -> BacklogPage:
     for number, item in enumerate(items or []):
         if not isinstance(item, dict):
             hint = "Write `- id: ...`, then its fields."
-            raise TrackerError(f"{page.place(number)}: item {number + 1} is no mapping.", hint)
+            raise TrackerError(f"{page.place(number)}: item {number + 1} is not a mapping.", hint)
     _refuse_equal_ids(page)
     _refuse_equal_keys(page)
     return page
@@ -333,14 +333,16 @@ def _parsed(data: bytes, text: str, where: str) -> list[Any]:
     marks = re.search(_CONFLICT, data) if b"<<<<<<<" in data or b">>>>>>>" in data else None
     if marks:
         line = data.count(b"\n", 0, marks.start()) + 1
-        raise TrackerError(f"{where}, line {line}: these are the marks of a merge conflict.", "Settle it first.")
+        raise TrackerError(
+            f"{where}, line {line}: this is the marker of a merge conflict.", "Resolve the conflict first."
+        )
     try:
         return _in_parts(text) or documents_in(text)
     except ValueError as fault:
         words = str(fault).removeprefix("YAML parse error: ")
         found = re.search(_POSITION, words)
         place = f"{where}, line {found.group(1)}, column {found.group(2)}" if found else where
-        hint = "That is no valid YAML: look at this line and the ones just before it."
+        hint = "Not valid YAML: look at this line and those just before it."
         if "mapping values" in words:
             hint = 'A text with ": " in it needs quotes around it.'
         raise TrackerError(f"{place}: {re.sub(_POSITION, '', words)}.", hint) from None
@@ -361,7 +363,9 @@ def _check_version(page: BacklogPage) -> None:
         hint = f"Write `schema_version: {SCHEMA_VERSION}` on its first line."
         raise TrackerError(f"{page.where} has no schema_version.", hint)
     newer = type(version) is int and version > SCHEMA_VERSION
-    hint = "It was made for a newer Capsule: update." if newer else f"This Capsule knows version {SCHEMA_VERSION}."
+    hint = (
+        "It was made by a newer Capsule: upgrade Capsule." if newer else f"This Capsule knows version {SCHEMA_VERSION}."
+    )
     words = f"{page.place(None, 'schema_version')}: schema_version is {shown(version)}, not {SCHEMA_VERSION}."
     raise TrackerError(words, hint)
 
@@ -392,7 +396,7 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
     if not page.spans:
         yield 0, page.text
         return
-    no_doubt = _has_a_line_for_each_key(page)
+    no_doubt = _one_line_per_key(page)
     if no_doubt and dict not in {*map(type, chain.from_iterable(map(dict.values, page.items)))}:
         return
     for number, item in enumerate(page.items):
@@ -400,7 +404,7 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
             yield page.spans[number][0], page.block(number)
 
 
-def _has_a_line_for_each_key(page: BacklogPage) -> bool:
+def _one_line_per_key(page: BacklogPage) -> bool:
     """Tell whether the list has no more lines that may start with a key than the parser found keys.
 
     An item that starts with `- name` has no fewer, so that then each item has as many lines as keys.

@@ -84,7 +84,7 @@ def read_backlog(data: bytes, where: str, endings: Callable[[], Mapping[str, str
     """
     page = opened(data, where)
     reader = _Reader(page)
-    items = reader.without_what_is_done(reader.items())
+    items = reader.without_done_dependencies(reader.items())
     _refuse_cycles(page, items)
     if reader.archived:
         known = endings()
@@ -229,15 +229,15 @@ class _Reader:
         return Blocked(origin, self._clean(row.blocked_reason or ""), kind)
 
     def _fault(self, number: int, name: str, words: str, hint: str) -> TrackerError:
-        return TrackerError(f"{self._said(number, name)}: {words}.", hint)
+        return TrackerError(f"{self._where(number, name)}: {words}.", hint)
 
     def _note(self, number: int, name: str, words: str) -> None:
-        self._odd.append(f"{self._said(number, name)}: {words}.")
+        self._odd.append(f"{self._where(number, name)}: {words}.")
 
-    def _said(self, number: int, name: str) -> str:
+    def _where(self, number: int, name: str) -> str:
         return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
 
-    def without_what_is_done(self, items: dict[str, Item]) -> dict[str, Item]:
+    def without_done_dependencies(self, items: dict[str, Item]) -> dict[str, Item]:
         """Drop dependencies on what is done: an item waits only for the rest."""
         for number, item in enumerate(items.values()):
             if item.dependencies:
@@ -274,7 +274,7 @@ class _Reader:
             more = f" (and in {len(numbers) - 1} other items)" if len(numbers) > 1 else ""
             near = nearest(str(name), FIELDS)
             meant = f" Did you mean {near[0]}?" if near else ""
-            yield f"{self._said(numbers[0], name)}: {shown(name)} is no field of ours{more}; it is kept.{meant}"
+            yield f"{self._where(numbers[0], name)}: {shown(name)} is no field of ours{more}; it is kept.{meant}"
 
 
 def _settled(item: Item, archived: Iterable[str], items: Mapping[str, Item], endings: Mapping[str, str]) -> Item:
@@ -299,4 +299,4 @@ def _refuse_cycles(page: BacklogPage, items: Mapping[str, Item]) -> None:
         circle = fault.args[1][::-1]
         place = page.place(page.numbers[circle[0]], "dependencies")
         words = f"{place}: items wait for each other: {' → '.join(circle)}."
-        raise TrackerError(words, "Take one of these dependencies out.") from None
+        raise TrackerError(words, "Remove one of these dependencies.") from None

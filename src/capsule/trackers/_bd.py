@@ -268,7 +268,7 @@ class Bd:
         """Make one call; refuse a version that cannot do what we need."""
         numbers = _numbers(self.version)
         if numbers and numbers[:2] < OLDEST:
-            raise TrackerError(f"bd {self.version} is too old: it cannot do what is needed of it.", _GET_ANOTHER)
+            raise TrackerError(f"bd {self.version} is too old: it lacks features that Capsule needs.", _GET_ANOTHER)
         return self._run(args)
 
     def fault(self, answer: BdResult) -> TrackerError:

@@ -111,7 +111,11 @@ def bead_of(row: Mapping[str, Any]) -> Bead:
             kind=str(row.get("_type", "issue")),
             priority=row["priority"] if type(row.get("priority")) is int else 2,
             labels=tuple(label for label in _list_of(row, "labels") if isinstance(label, str)),
-            dependencies=tuple(_edge_of(edge) for edge in _list_of(row, "dependencies") if isinstance(edge, dict)),
+            dependencies=tuple(
+                Edge(**{name: str(edge[name]) for name in Edge.__struct_fields__ if name in edge})
+                for edge in _list_of(row, "dependencies")
+                if isinstance(edge, dict)
+            ),
             comments=row.get("comments"),
         )
     _clean(bead)
@@ -133,10 +137,6 @@ def _text_of(row: Mapping[str, Any], key: str) -> str:
 def _list_of(row: Mapping[str, Any], key: str) -> list[Any]:
     value = row.get(key)
     return value if isinstance(value, list) else []
-
-
-def _edge_of(edge: Mapping[str, Any]) -> Edge:
-    return Edge(**{name: str(edge[name]) for name in Edge.__struct_fields__ if name in edge})
 
 
 def parsed(text: bytes | str) -> Any:
@@ -165,7 +165,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
-    """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
+    """Return who else has it in progress; '' where that, or who we are, is not known."""
     theirs = bead.assignee.strip()
     if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""

@@ -50,7 +50,7 @@ def connect(
     elsewhere: Callable[[str], bytes | None] = lambda _path: None,
 ) -> BacklogTracker:
     if find(root) is None:
-        raise TrackerError(f"There is no {FILE} in {root}.", "`capsule init` makes one.")
+        raise TrackerError(f"There is no {FILE} in {root}.", "Create one: capsule init")
     return BacklogTracker(root, lock=lock, prefix=prefix, elsewhere=elsewhere)
 
 
@@ -122,7 +122,7 @@ class BacklogTracker(BaseTracker):
                 raise already_closed(item_id)
             item = self.item(item_id)
             if item.status is Status.BLOCKED:
-                raise Refused(f"{item_id} is blocked.", f"`capsule unblock {item_id}` lets it go on.")
+                raise Refused(f"{item_id} is blocked.", f"Unblock it: capsule unblock {item_id}")
             if item.status is not Status.IN_PROGRESS:
                 check_move(item, Status.IN_PROGRESS)
                 self.set_status(item_id, Status.IN_PROGRESS)
@@ -132,7 +132,7 @@ class BacklogTracker(BaseTracker):
             super().release(item_id)
 
     def reopen(self, item_id: str) -> None:
-        raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule unblock {item_id}")
+        raise Refused(f"{item_id}: a backlog is changed only by commits.", f"capsule unblock {item_id}")
 
     def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
         with self.writing():
@@ -150,13 +150,13 @@ class BacklogTracker(BaseTracker):
         return [done for text in reversed(months) for done in done_since(text, at)]
 
     def create(self, new: NewItem) -> str:
-        raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
+        raise Refused(f"{new.title!a}: items are added to a backlog only by commits.", f'capsule add "{new.title}"')
 
     def change(self, item_id: str, values: ItemValues) -> None:  # noqa: ARG002
         raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule edit {item_id}")
 
     def comment(self, item_id: str, text: str) -> None:
-        """There is no place for it: whatever is to be remembered is in the worklog."""
+        """Do nothing: a backlog has no comments, and the worklog holds what is to be remembered."""
 
     def own_files(self) -> Sequence[str]:
         return [FILE, WORKLOG]
@@ -168,7 +168,7 @@ class BacklogTracker(BaseTracker):
         ids: Sequence[str] = (),
         last_given: int = 0,
     ) -> tuple[dict[str, bytes], tuple[str, ...], tuple[str, ...]]:
-        """From how our files read to how they are to read, for each that changes; ids that were given; remarks.
+        """Return the old and new content of each of our files that changes, ids that were given, and remarks.
 
         `last_given` is a number that somebody else knows to be taken.
         """
@@ -177,7 +177,7 @@ class BacklogTracker(BaseTracker):
         before = read(FILE)
         if before is None:
             raise TrackerError(
-                f"{FILE} is gone.", f"`git checkout -- {FILE}` brings it back; `capsule init` starts anew."
+                f"{FILE} is missing.", f"Restore it: git checkout -- {FILE}; or start with an empty one: capsule init"
             )
         after = rewritten(
             before,
@@ -197,7 +197,7 @@ class BacklogTracker(BaseTracker):
                 new[path] = with_entry(new.get(path) or old[path] or b"", entry)
         return {path: data for path, data in new.items() if data != old[path]}, after.added, after.known
 
-    def understood(self, data: bytes) -> tuple[dict[str, Item], int]:
+    def parse_file(self, data: bytes) -> tuple[dict[str, Item], int]:
         """Return the items that a file of ours holds, and the last number that was given."""
         backlog = read_backlog(data, FILE)
         return backlog.items, backlog.last_id
@@ -238,7 +238,7 @@ class BacklogTracker(BaseTracker):
         try:
             data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
         except OSError as fault:
-            hint = f"Make it a plain file that you may read; `git checkout -- {FILE}` brings it back."
+            hint = f"Make it a plain file that you may read; or restore it: git checkout -- {FILE}"
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
         if data != self._data or not data:
             self._known = read_backlog(data, FILE, self._endings)
@@ -253,7 +253,9 @@ class BacklogTracker(BaseTracker):
         if FILE not in contents:
             return
         if not self._path.lstat().st_mode & 0o222:
-            raise TrackerError(f"{self._path} is read-only; nothing was changed.", f"`chmod u+w {FILE}` lets us write.")
+            raise TrackerError(
+                f"{self._path} is read-only; nothing was changed.", f"Make it writable: chmod u+w {FILE}"
+            )
         try:
             sweep_temps(self._root)
             write_atomically(self._path, contents[FILE])

@@ -171,7 +171,7 @@ class BeadsTracker:
             ahead = (date if date.tzinfo else date.replace(tzinfo=UTC)) > datetime.now(UTC)
             if ahead and status_of(bead) in (Status.READY, Status.BLOCKED):
                 way = f"undefer {item_id}" if bead.status == _DEFERRED else f"update {item_id} --defer="
-                raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
+                raise Refused(f"bd defers {item_id} until {until}.", f"Remove the date: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
             self._change(item_id, _is_open, "update", item_id, "--status=open", *self._actor_flag, "--json")
 
@@ -278,9 +278,9 @@ class BeadsTracker:
             return found
         if not self._bd.is_refusal(answer):
             raise self._bd.fault(answer)
-        hint = "Nothing is forced: settle it in bd, then go on."
+        hint = "Nothing is forced: resolve it in bd, then go on."
         asked = " ".join(word for word in args[:2] if not word.startswith("-"))
-        why = sentence(answer.words) if answer.failed else "bd says that it is done, and it is not."
+        why = sentence(answer.words) if answer.failed else "bd reported success, but the bead is unchanged."
         raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
@@ -288,7 +288,7 @@ class BeadsTracker:
         if status_of(bead) is Status.DONE:
             raise already_closed(bead.id)
         if theirs := taken_by(bead, lambda: self._actor):
-            hint = f"Let them finish, or take it from them: `bd update {bead.id} --status=open --assignee=`."
+            hint = f"Wait until they finish, or reassign it: `bd update {bead.id} --status=open --assignee=`."
             raise Refused(f"{bead.id} is claimed by {theirs}.", hint)
         return status_of(bead) is Status.IN_PROGRESS
 

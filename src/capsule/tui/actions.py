@@ -149,7 +149,8 @@ class DashboardVerb(msgspec.Struct, frozen=True):
         return next((said.replace("{}", target.id) for holds, said in needs if not holds(target)), "")
 
     def words(self, target: Target, answer: str = "") -> list[str]:
-        """The words after `capsule`. What begins with a dash would be read as an option, but for the equals sign."""
+        """Return the words after `capsule`. A value that begins with a dash is passed with an equals sign, else it is
+        read as an option."""
         words = [self.word] if self.label else [self.word, target.id]
         if not self.asks or not answer:
             return words

@@ -61,7 +61,7 @@ class Answer(Enum):
     NO_KEY = "Open the address that `capsule dashboard --web` printed: without it this is closed."
     WRONG_HOST = "Capsule is not served under this name: open the address that `capsule dashboard --web` printed."
     WRONG_ORIGIN = "Another page asked for this: open the address that `capsule dashboard --web` printed."
-    ONLY_LOOKING = "There is nothing to send to here."
+    ONLY_LOOKING = "This page accepts no input."
 
 
 def judge(asked: Asked, keys: Keys, served: Served) -> Answer:

@@ -121,7 +121,7 @@ Result = TypeVar("Result")
 
 
 class CapsuleApp(App[Result]):
-    """A screen whose faults are told like those of any command: one line and a file, and no traceback."""
+    """A screen that reports faults as any command does: one line and a file, no traceback."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = Path(__file__).with_name("capsule.tcss")
@@ -140,7 +140,7 @@ class CapsuleApp(App[Result]):
         return result
 
     def _fatal_error(self) -> None:
-        """Close, and draw no traceback: the terminal is for whoever catches what `open` raises."""
+        """Close without a traceback: the caller of `open` reports the error."""
         self._close_messages_no_wait()
 
     def _print_error_renderables(self) -> None:

@@ -121,7 +121,7 @@ class Dashboard(CapsuleApp[None]):
         return board.missions, board.runs, board.merges
 
     def _looked(self, got: Board | CapsuleError) -> None:
-        self._stale |= self.model.saw(got)
+        self._stale |= self.model.take_board(got)
         self._read_items()
         self._draw()
 
@@ -322,7 +322,7 @@ class Dashboard(CapsuleApp[None]):
         work = partial(self.actions.stop, target.stream, target.pid or 0) if stop else partial(self.actions.do, words)
 
         def came(got: CommandResult | CapsuleError) -> None:
-            self._something_happened()
+            self._refresh_at_once()
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
@@ -340,19 +340,19 @@ class Dashboard(CapsuleApp[None]):
             self._beside.ask(f"end of {got.pid}", got.wait, ended)
 
         def ended(got: CommandResult) -> None:
-            self._something_happened()
+            self._refresh_at_once()
             self._tell(line, got, aside=time.monotonic() - began > _AT_ONCE)
 
         self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
-    def _something_happened(self) -> None:
-        """Look at once: somebody sits here and waits for what came of it."""
+    def _refresh_at_once(self) -> None:
+        """Look at once, because the user waits for the result of an action."""
         self._acted_at = time.monotonic()
         self._looking.soon()
         self._read_at_once()
 
     def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
-        """Show what a command said; `aside`, where nobody waits for it, without taking the screen."""
+        """Show what a command printed; `aside` shows it without taking the screen."""
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
             self._put_above(FailedCommand(line, said))

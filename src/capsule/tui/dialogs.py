@@ -41,7 +41,7 @@ class Dialog(ModalScreen[Result]):
         self.call_after_refresh(drawn)
 
     def open_to_answers(self) -> None:
-        """It has been drawn: from now on its keys are keys."""
+        """Take keys from now on: the dialog has been drawn."""
 
     @property
     def is_drawn(self) -> bool:
@@ -52,7 +52,7 @@ class Dialog(ModalScreen[Result]):
 
 
 class Confirm(Dialog[str | None]):
-    """Shows the very command line, asks for what it still lacks, and for a yes. None is a no."""
+    """Show the command line, ask for missing values, and for a yes. None is a no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "no"),

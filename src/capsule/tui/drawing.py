@@ -50,12 +50,12 @@ def text(words: str, style: str = "") -> Content:
 
 
 def said(words: str, width: int, style: str = "") -> Content:
-    """A stranger's words on one line of so many cells."""
+    """Draw a stranger's words on one line of so many cells."""
     return Content.styled(fit(clean(words), width), style)
 
 
 def cell(words: str, width: int, style: str = "") -> Content:
-    """A stranger's words in exactly so many cells."""
+    """Draw a stranger's words in exactly so many cells."""
     return Content.styled(column(clean(words), width), style)
 
 
@@ -69,12 +69,12 @@ def link(words: Content, action: str) -> Content:
 
 
 def tab(words: str, action: str, style: str) -> Content:
-    """One of several pages to choose from."""
+    """Draw the name of one of several pages."""
     return row(link(text(f" {words} ", style), action), " ")
 
 
 def hint(key: str, word: str, action: str) -> Content:
-    """A key and what it does, which a click does too."""
+    """Draw a key and what it does; a click on it does the same."""
     return link(row(text(key, f"{BUSY} bold"), f" {word}  "), action)
 
 
@@ -90,7 +90,7 @@ def put(widget: Static, content: Content) -> None:
 
 
 def both_ends(left: Content, right: Content, width: int) -> Content:
-    """On one line, as far apart as it is wide; where there is no room for both, the left one is cut."""
+    """Put two texts at the ends of one line; where they do not fit, cut the left one."""
     gap = width - left.cell_length - right.cell_length
     if gap >= 1:
         return row(left, " " * gap, right)
@@ -98,7 +98,7 @@ def both_ends(left: Content, right: Content, width: int) -> Content:
 
 
 def paragraph(words: str, width: int, style: str = "", *, first: Content | str = "", most: int = 0) -> list[Content]:
-    """A stranger's words on as many lines as they need, hanging from what stands before them on the first."""
+    """Wrap a stranger's words, indented below what stands before them on the first line."""
     start = Content(first) if isinstance(first, str) else first
     room = max(10, width - start.cell_length)
     lines = Content(clean(words)).wrap(room)
@@ -112,14 +112,14 @@ def paragraph(words: str, width: int, style: str = "", *, first: Content | str =
 
 
 def passage(words: str, width: int, *, indent: str = "  ", style: str = "", most: int = 0) -> list[Content]:
-    """A stranger's text with its own lines and indentation, each cut where the screen ends."""
+    """Draw a stranger's text with its own lines and indentation, each cut at the screen's edge."""
     lines = [line.expandtabs(4).rstrip() for line in printable(words).strip().splitlines()]
     shown = lines[-most:] if most else lines
     return [row(indent, text(fit(line, max(1, width - width_of(indent))), style)) for line in shown]
 
 
 def marked(mark: Mark, *, doubted: bool = False) -> Content:
-    """A phase that is done is green, unless the evidence contradicts it."""
+    """Draw the mark of a phase, green where it is done, unless the evidence contradicts it."""
     return text(mark.value, UNSURE if doubted and mark is Mark.DONE else _MARKS.get(mark, FAINT))
 
 
@@ -135,7 +135,7 @@ def status_sign(status: MissionStatus) -> Content:
 def verdict_of(attempt: Attempt) -> tuple[str, str]:
     """Return what became of a claim, and its style."""
     style = STYLES[shared.VERDICTS[attempt.verdict].tone] if attempt.verdict else FAINT
-    return shared.judged(attempt), UNSURE if attempt.let_pass else style
+    return shared.judged(attempt), UNSURE if attempt.passed_despite_evidence else style
 
 
 def phase_verdict(line: PhaseLine, width: int) -> Content:
@@ -158,7 +158,7 @@ def proven(view: MissionSummary, width: int) -> list[Content]:
 
 
 def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:
-    """One claim beside what was seen; `whole` with every line that proves it."""
+    """Draw a claim beside what was seen; `whole` with every line that proves it."""
     look = shared.EVIDENCE[piece.standing]
     sign, style = look.sign, STYLES[look.tone]
     lines = paragraph(comparable_claim(piece), width, FAINT, first=row("  ", text(sign, style), " claimed  "))
@@ -170,7 +170,8 @@ def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:
 
 
 def money(spent: Spending, allowed: Allowance) -> str:
-    """`$0.12 of $5.00, 12,300 of 50,000 tokens`; what nobody reported is said to be unknown."""
+    """Describe spending against its limit: `$0.12 of $5.00, 12,300 of 50,000 tokens`; unreported parts are called
+    unknown."""
     parts = []
     if spent.priced or allowed.usd is not None:
         parts.append(_of(_known(spent, spent.priced, f"${spent.usd:.2f}"), f"${allowed.usd or 0:.2f}", allowed.usd))

@@ -9,7 +9,7 @@ from textual.content import Content
 from capsule.core.board import Board
 from capsule.core.budget import total
 from capsule.core.history import MissionSummary, RunSummary
-from capsule.core.item import Item, Status, stands_at
+from capsule.core.item import Item, Status, status_and_phase
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus
@@ -48,7 +48,7 @@ def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
 
 
 def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target, width: int) -> list[Content]:
-    """All that is known of the item under the cursor, and what can be done with it."""
+    """Draw all that is known of the item under the cursor, and what can be done with it."""
     if entry.item is None:
         return [text(f"{count(entry.of, 'item')} {entry.title}", FAINT)]
     lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
@@ -67,7 +67,7 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
 
 
 def doable(target: Target, width: int) -> list[Content]:
-    """The keys that would do something here."""
+    """Return the keys that do something for this item."""
     verbs = [verb for verb in available(target) if not verb.label]
     return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
 
@@ -77,7 +77,7 @@ def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
     known = {"size": levels.size, "complexity": levels.complexity, "risk": levels.risk, "impact": levels.impact}
     kind = f" ({blocked.kind})" if blocked and blocked.kind else ""
     waits = entry.waits_for and item.status is Status.READY
-    stands = MissionStatus.WAITING.words if waits else stands_at(item).replace("_", " ")
+    stands = MissionStatus.WAITING.words if waits else status_and_phase(item).replace("_", " ")
     for words, style in (
         (", ".join(filter(None, (item.type, stands, f"P{item.priority}"))), FAINT),
         (f"{entry.done} of {entry.of} done" if entry.of else "", ""),
@@ -112,7 +112,7 @@ def name_width(board: Board) -> int:
 
 
 def under_way(board: Board) -> list[str]:
-    """Runs that go on, then every mission: those that run first, then those that wait for somebody, then the ended."""
+    """Draw runs under way, then missions: those that run, those that need a person, those that have ended."""
     return [f"{RUN}{run.stream}" for run in board.runs if run.running] + [view.mission for view in board.missions]
 
 
@@ -186,7 +186,7 @@ def totals_line(board: Board, width: int) -> Content:
 
 
 def run_page(run: RunSummary, width: int) -> list[Content]:
-    """All that is known of one run but its name: how far it is, what it did, what it did not, and why."""
+    """Draw all that is known of one run: how far it is, what it did, what it did not do, and why."""
     ended = run.ended
     lines = [*drawing.paragraph(run_sentence(run), width), Content("")]
     for progress in run.progress.values():
@@ -230,6 +230,6 @@ def find_run(board: Board, key: str) -> RunSummary | None:
 
 
 def words_of(board: Board) -> dict[str, tuple[str, str]]:
-    """By mission or run, what an outline shows of it: drawn anew when this changes, and not before."""
+    """Return by mission or run the words that an outline shows of it: it is drawn again when they change."""
     runs = {f"{RUN}{run.stream}": (MissionStatus.RUNNING.value, "") for run in board.runs if run.running}
     return runs | {view.mission: (view.status.value, view.phase) for view in board.missions}

@@ -40,12 +40,12 @@ def merge_lines(board: Board, names: int) -> list[MergeLine]:
     """`names` is how wide the column of missions is."""
     queues = {queue.branch: queue for queue in board.merges}
     records = {record.branch: record for record in merge_records([q.train for q in board.merges], board.missions)}
-    shown = [branch for branch in sorted({*queues, *records}) if branch in records or _is_busy(queues[branch])]
+    shown = [
+        branch
+        for branch in sorted({*queues, *records})
+        if branch in records or queues[branch].at_it or queues[branch].places
+    ]
     return [line for branch in shown for line in _branch(board, branch, queues.get(branch), records.get(branch), names)]
-
-
-def _is_busy(queue: MergeSummary) -> bool:
-    return bool(queue.at_it or queue.places)
 
 
 def _branch(

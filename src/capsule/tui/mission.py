@@ -41,7 +41,7 @@ _TO_THE_RIGHT = ("try", "time")
 def mission_lines(
     view: MissionSummary, width: int, *, whole: bool, tail: Sequence[str] | None = None
 ) -> Iterator[Content]:
-    """All of a mission; on a wide screen its phases and its findings side by side.
+    """Draw a mission; on a wide screen its phases and its findings side by side.
 
     `whole` is every attempt with its whole evidence, else the last verdict alone. `tail` are the last lines that its
     agent printed.
@@ -80,7 +80,7 @@ def _stages(view: MissionSummary, width: int) -> Content:
         lines = [line for line in view.lines if line.stage == number]
         marks = {line.mark for line in lines}
         shown = next((mark for mark in _FOREMOST if mark in marks), Mark.SKIPPED)
-        doubted = any(line.attempt.let_pass for line in lines)
+        doubted = any(line.attempt.passed_despite_evidence for line in lines)
         drawn.append(row(drawing.marked(shown, doubted=doubted), f"{number} "))
     bar = row(*drawn, f" [{view.stage}/{view.stages}] ")
     attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
@@ -120,7 +120,7 @@ def phase_lines(view: MissionSummary, width: int, *, folded: bool) -> list[Conte
             "claimed": drawing.cell(attempt.claimed if attempt.agent else "", columns["claimed"]),
             "verdict": drawing.phase_verdict(line, columns["verdict"]),
         }
-        mark = drawing.marked(line.mark, doubted=attempt.let_pass)
+        mark = drawing.marked(line.mark, doubted=attempt.passed_despite_evidence)
         drawn = Content(" ").join([mark, *(cells[name] for name in columns)])
         lines.append(drawn.truncate(width, ellipsis=True))
     if len(shown) < len(view.lines):
@@ -169,7 +169,7 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     for phase, finding in view.findings if whole else view.open_findings:
         first = text(f"  {phase}  ", FAINT)
         lines += drawing.paragraph(finding_line(finding), width, first=first, most=0 if whole else 2)
-    lines += _told(view, width, whole=whole)
+    lines += _feedback(view, width, whole=whole)
     if view.tests:
         colour, when = view.tests.colour, f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "
         head = row("tests ", text(colour.value, GOOD if colour is Colour.GREEN else BAD), text(when, FAINT))
@@ -199,8 +199,8 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
         yield from drawing.paragraph(warning, width, UNSURE, first=text("  ! ", UNSURE), most=0 if whole else 2)
 
 
-def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
-    """Feedback on rework: of the phase under way, what its agent was told; of one to come, what it will be."""
+def _feedback(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
+    """Draw feedback for rework: the phase under way has been given it, a later one will be."""
     under_way = {line.phase: line.told for line in view.lines if line.told}
     to_come = {phase: words for phase, words in view.feedback.items() if phase not in under_way}
     for which, told in (("this", under_way), ("the next", to_come)):

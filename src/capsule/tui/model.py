@@ -58,7 +58,7 @@ class DashboardModel:
 
     # ---- what comes in
 
-    def saw(self, got: Board | CapsuleError) -> bool:
+    def take_board(self, got: Board | CapsuleError) -> bool:
         """Take in a board; return whether a mission changed its status, because its item may have changed, too."""
         if isinstance(got, CapsuleError):
             self._trouble["journal"] = got
@@ -139,11 +139,11 @@ class DashboardModel:
         return Lines(
             [line.key for line in shown],
             lambda number, width: shown[number].draw(width),
-            self._nothing("Nothing was merged yet. Missions that wait for their turn are listed here."),
+            self._nothing("Nothing merged yet. Missions waiting to be merged are listed here."),
         )
 
     def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:
-        """Made anew when something of it is different: most of many missions look as they did a quarter second ago."""
+        """Draw a mission's line, again only where it has changed."""
         how = (width, names, past)
         known = self._lines.get(view.mission)
         if known and known[0] == how and known[1] == view:
@@ -197,7 +197,7 @@ class DashboardModel:
         ]
 
     def run_page(self, key: str, width: int) -> list[Content]:
-        """As it stands now: whoever reads it may do so for hours."""
+        """Draw the run as it stands now; the page stays as it is while it is read."""
         run = lines.find_run(self.board, key)
         return lines.run_page(run, width) if run else [text("This run is not in the journal any more.", FAINT)]
 

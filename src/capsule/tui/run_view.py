@@ -88,7 +88,7 @@ def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
 
 
 def run_of(board: Board, scope: Scope) -> RunSummary | None:
-    """The queue's, the campaign's, or the backlog item's; one that ended earlier is not this one."""
+    """Return the run of the queue, the campaign or the backlog item; none that ended earlier."""
     watched = board.mission(scope.mission)
     pids = {scope.pid, watched.started_by if watched else 0} - {0}
     return next((run for run in board.runs if run.stream == scope.run or run.pid in pids), None)
@@ -101,7 +101,7 @@ def followed(missions: Sequence[MissionSummary]) -> str:
 
 
 def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
-    """The missions that ran at the last look, and have come to their end or their halt."""
+    """Return the missions that ran at the last look, and have finished or halted since."""
     ran = {view.mission for view in before.running}
     return [view.mission for view in missions_of(now, scope) if view.mission in ran and not view.running]
 
@@ -119,7 +119,7 @@ class _Snapshot:
 
 
 class LiveView(CapsuleApp[bool]):
-    """`open` returns whether the run is over; where somebody left before, it is not."""
+    """The screen of a run. `open` returns whether the run is over: it may be left before that."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "stop"),
@@ -205,7 +205,7 @@ class LiveView(CapsuleApp[bool]):
         self._show()
 
     def action_stop(self) -> None:
-        """The first time it is asked to, the second time it is told to."""
+        """Ask the run to stop; at the second press, end it at once."""
         cannot = self._reins.stop()
         if cannot:
             self._say(cannot)
@@ -263,7 +263,7 @@ class LiveView(CapsuleApp[bool]):
         self._show_mission()
 
     def _show_missions(self, missions: Sequence[MissionSummary]) -> None:
-        """As many as there is room for, the one that is shown among them."""
+        """Show as many missions as there is room for, the selected one among them."""
         self._missions.display = len(missions) > 1
         names = [view.mission for view in missions]
         room = max(1, self.size.width // (max(map(len, names), default=0) + 5))

@@ -56,13 +56,13 @@ def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
 
 
 def _lines(words: str) -> list[str]:
-    """The last ones where there are too many: what is new is at the end."""
+    """Keep the last lines where there are too many, because the newest are at the end."""
     lines = [line.expandtabs(4).rstrip() for line in printable(words).splitlines()]
     return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]
 
 
 def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
-    """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
+    """Draw costs by phase, then by attempt; unreported ones are called unknown."""
     lines = [*drawing.paragraph(agents_used(view.spent_with_parts), width, STRONG)]
     limits = [f"budget: {drawing.money(view.spent_with_parts, view.allowed)}"] if view.allowed != UNLIMITED else []
     whole_run = limits_in_words(view.allowed_in_run)
@@ -110,7 +110,7 @@ MOVING = (
     ("q, Ctrl-C", "quit; missions keep running"),
 )
 _STATUSES = {
-    MissionStatus.READY: "nobody has begun, or the next run takes it up",
+    MissionStatus.READY: "not started, or the next run continues it",
     MissionStatus.RUNNING: "an agent or a check is at work",
     MissionStatus.WAITING: "for another item, a limit or a slot",
     MissionStatus.NEEDS_YOU: "a question, a decision or an approval",
@@ -160,7 +160,7 @@ class Reading(Screen[None]):
         self.call_after_refresh(self.fill)
 
     def fill(self) -> None:
-        """With how things are now."""
+        """Draw the present state."""
         if self.is_mounted:
             page = self.query_one(Page)
             page.read(self._lines(max(20, page.room)))
@@ -207,7 +207,7 @@ class MissionScreen(Reading):
     def looked(self, board: Board, keys: Content) -> None:
         before, self._view = self._view, board.mission(self.mission)
         if self._view is not before:
-            self._want_anew()
+            self._want_if_changed()
             self.fill()
         if self.is_mounted:
             drawing.put(self.query_one("#mission-keys", Static), keys)
@@ -216,7 +216,7 @@ class MissionScreen(Reading):
         self._details = details
         self.fill()
 
-    def _want_anew(self) -> None:
+    def _want_if_changed(self) -> None:
         """Read again when something has happened, or may have: an agent prints between two events."""
         view = self._view
         as_of = (view.last if view.pid is None else str(int(view.busy_seconds) // 2)) if view else ""
@@ -250,7 +250,7 @@ class MissionScreen(Reading):
 
     def action_page(self, name: str) -> None:
         self.page = name
-        self._want_anew()
+        self._want_if_changed()
         self.query_one(Page).scroll_home(animate=False)
         self.fill()
 

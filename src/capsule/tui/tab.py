@@ -15,26 +15,26 @@ _KEYS = 0
 
 
 def in_a_browser() -> bool:
-    """Tell whether somebody looks through a browser, without a terminal."""
+    """Tell whether the screen is shown in a browser tab, without a terminal."""
     return _IN_A_BROWSER.is_set()
 
 
 def begin() -> None:
     """Begin, before anything else, a process whose standard input and output are those of a tab."""
     _IN_A_BROWSER.set()
-    threading.Thread(target=_leave_when_nobody_is_there, name="tab", daemon=True).start()
-    _take_what_textual_was_told()
+    threading.Thread(target=_exit_with_browser_tab, name="tab", daemon=True).start()
+    _remove_textual_variables()
 
 
-def _leave_when_nobody_is_there() -> None:
+def _exit_with_browser_tab() -> None:
     pipe = select.poll()
     pipe.register(_KEYS, 0)  # that the other end is gone is told unasked; what is to be read is for somebody else
     pipe.poll()
     os._exit(0)  # there is nothing to put away: what was started goes on by itself
 
 
-def _take_what_textual_was_told() -> None:
-    """Textual reads its variables when it is loaded; a mission that is started here, and its tests, must not."""
+def _remove_textual_variables() -> None:
+    """Remove Textual's variables, which it has read by now: missions started here must not inherit them."""
     import textual.constants  # noqa: PLC0415
 
     assert textual.constants.DRIVER

@@ -100,7 +100,7 @@ def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:
-    """Move a branch from exactly this commit; False where somebody was quicker.
+    """Move a branch from exactly this commit; return False where it has moved already.
 
     Raise Refused or Overlap where one of its checkouts could not follow: `apart` are the paths that never stop it.
     """
@@ -111,7 +111,7 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
     for path, git_dir in worktrees:
         # An index that does not follow its branch shows the merge backwards, staged: the next commit would undo it.
         lock = git_dir / "index.lock"
-        if lock.exists() and not git_locks.outlast(lock, git.common_dir, [path, git_dir]):
+        if lock.exists() and not git_locks.wait_for_lock(lock, git.common_dir, [path, git_dir]):
             hint = f"Let it finish (if no git is at work, remove {lock}); then run the same command again."
             raise Refused(f"Another git is using the index of {path}.", hint)
     # A merge would leave an edited file as the user has it, and their next `git commit -a` would take the work out.
@@ -184,7 +184,7 @@ def _changes(git: Git, old: str, new: str) -> list[Difference]:
 
 
 def bring_files(git: Git, top: Path, changes: Sequence[Difference]) -> list[str]:
-    """Bring the files alone, without the index; return what is somebody else's and was left as it is.
+    """Bring the files alone, without the index; return the paths that were left because the user changed them.
 
     Old files become new ones: deletions first, so that a folder can take the place of a file.
     """
@@ -222,7 +222,7 @@ def _unlike(git: Git, top: Path, wanted: Mapping[bytes, Side], stamps: Mapping[b
             listed = git.content("ls-files", "-z", "--modified", index=index, worktree=top).out
         unlike = {path for path in listed.split(b"\0") if path}
     intruders = {path for path in wanted if path not in sides and stamps[path] is not None}
-    return intruders | unlike | {path for path in sides if leads_astray(top, top / os.fsdecode(path))}
+    return intruders | unlike | {path for path in sides if passes_link(top, top / os.fsdecode(path))}
 
 
 def _is_exactly(git: Git, file: Path, side: Side) -> bool:
@@ -273,10 +273,10 @@ def _export(git: Git, top: Path, arriving: Sequence[Difference], staging: Path) 
 
 
 def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
-    """Put one file in its place; False where the user was quicker, or something of theirs stands in the way."""
+    """Put one file in its place; return False where the user changed it or has something else there."""
     name = os.fsdecode(change.path)
     target = top / name
-    if leads_astray(top, target) or _stamp(target) != stamp:
+    if passes_link(top, target) or _stamp(target) != stamp:
         return False
     try:
         if change.new[0] == ABSENT:
@@ -313,8 +313,8 @@ def _put_in_place(new: Path, target: Path) -> None:
             half.unlink(missing_ok=True)
 
 
-def leads_astray(top: Path, target: Path) -> bool:
-    """Tell whether a folder on the way to it is a link."""
+def passes_link(top: Path, target: Path) -> bool:
+    """Tell whether a folder on the way to the target is a link."""
     return any(parent.is_symlink() for parent in target.parents if parent.is_relative_to(top) and parent != top)
 
 
@@ -323,7 +323,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Take away what stands in its place.") from error
+        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Remove what is in its place.") from error
 
 
 def _drop_empty_folders(folder: Path, top: Path) -> None:

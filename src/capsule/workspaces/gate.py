@@ -78,12 +78,12 @@ class Gate:
 
     @property
     def _as_set_up(self) -> Path:
-        """The folder that keeps what the set-up left, untouched by any test."""
+        """Return the folder that keeps what the set-up left, untouched by any test."""
         return self.path.with_name(f"{self._mission}+setup")
 
     @property
     def _reports(self) -> Path:
-        """The folder in which test runners tell how each test ended: outside of the tree, empty before every run."""
+        """Return the folder for test runners' reports: outside of the tree, empty before every run."""
         return self.path.with_name(f"{self._mission}+reports")
 
     def at(self, tree: str, base: str) -> Path:

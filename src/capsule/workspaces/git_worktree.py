@@ -43,7 +43,7 @@ from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_directory import pointed_to
 from capsule.system.git_objects import RefMove, shown
-from capsule.workspaces.checkouts import leads_astray, make_folder
+from capsule.workspaces.checkouts import make_folder, passes_link
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
@@ -124,7 +124,7 @@ class GitWorktree:
     # Beginning
 
     def prepare(self, base: str) -> Sequence[str]:
-        standing = self._refs.standing()
+        standing = self._refs.load()
         known, head = standing.base or self._adopt_or_refuse(base, standing.head), standing.head or base
         if not standing.head:
             known = base
@@ -152,7 +152,7 @@ class GitWorktree:
             hint = f"Rename it: git branch -m {self.branch} {self.branch}-old"
             raise Refused(f"There is a branch {self.branch} that Capsule did not make.", hint)
         if os.path.lexists(self.path):
-            raise Refused(f"{self.path} is there, and Capsule did not make it.", "Move it somewhere else.")
+            raise Refused(f"{self.path} exists, and was not made by Capsule.", "Move it somewhere else.")
         return base
 
     def _fill(self, head: str, entry: Path, *, bare: bool) -> list[str]:
@@ -161,7 +161,7 @@ class GitWorktree:
         if not bare:
             self._snapshots.start_from(head)
             there = self._snapshots.to_save(self._base())
-            kept = self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
+            kept = self._salvage_unreachable(there, [], held=[head], why="found where the worktree was to be")
         self._snapshots.forget()
         self._write_out(head)
         self._snapshots.copy_index(entry / "index")
@@ -205,7 +205,7 @@ class GitWorktree:
     def import_commits(self) -> None:
         self._take_over(self._require_whole())
 
-    def _come_home(self) -> None:
+    def _restore_git_pointer(self) -> None:
         """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
         if self.path.is_dir() and (self._occupied or pointed_to(self.path / ".git") == self._private.path):
             entry = self._linked.entry()
@@ -222,7 +222,7 @@ class GitWorktree:
         try:
             self._private.import_commits(left)
         except WorkspaceBroken:
-            self._private.put_on_the_shelf()
+            self._private.shelve_refused()
             raise
         self._adopt_commits(left, entry)
         self._private.remove()
@@ -249,7 +249,7 @@ class GitWorktree:
         at_checkpoint, self._at_checkpoint, self._judged = self._at_checkpoint, "", ""
         if at_checkpoint == checkpoint.commit and self._linked.whole():
             return ""
-        self._come_home()
+        self._restore_git_pointer()
         if not self._git.ref(self._refs.branch):
             self._git.move_refs(RefMove(self._refs.branch, checkpoint.head, ""), why="capsule: the branch again")
         entry, made = self._linked.ensure(checkpoint.head)
@@ -257,14 +257,14 @@ class GitWorktree:
             git_locks.clear_if_stale(lock, self._git.common_dir, [self.path], older_than=0)
         with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
             self._take_over(entry)
-        standing = self._refs.standing(entry)
+        standing = self._refs.load(entry)
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
         if made or not at_head or there != self._git.tree_in(checkpoint.commit):
             stray = "" if standing.home else self._git.resolve("HEAD", entry)
             held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
-            kept = self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
+            kept = self._salvage_unreachable(there, [standing.head, stray], held=held, why="before a phase")
             self._check_out(checkpoint.head, checkpoint.commit, entry)
         if made:  # it lacks what copying and the set-up put there
             (self._notes / "setup").unlink(missing_ok=True)
@@ -352,7 +352,7 @@ class GitWorktree:
         return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        """Ask it of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
+        """Return a checkpoint's tree; rebuild it where git has removed it, as a ref keeps only its commit."""
         if checkpoint.commit == checkpoint.head:
             return checkpoint.tree
         return self._deliverable(self._git.tree_in(checkpoint.commit))
@@ -370,7 +370,7 @@ class GitWorktree:
         return self._gate.site(tree, self._base(), edits or {})
 
     def variables(self, folder: Path) -> Mapping[str, str]:
-        base = self._base_commit or self._refs.standing().base
+        base = self._base_commit or self._refs.load().base
         at = self._git.root if self._mounted else folder
         judged = folder != self.path
         found = self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
@@ -413,8 +413,8 @@ class GitWorktree:
             raise Refused(f"{path!r} is no path in the project.", "Give one relative to its root.")
         if is_artefact(path.encode(errors="surrogateescape"), self._artefacts):
             raise Refused(f"{path} is kept by Capsule and is no part of the work.", "Choose another path.")
-        if leads_astray(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
-            raise Refused(f"{path} is not a plain file in {self.path}.", "Take away what stands in its place.")
+        if passes_link(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
+            raise Refused(f"{path} is not a plain file in {self.path}.", "Remove what is in its place.")
         make_folder(file.parent)
         write_atomically(file, content)
 
@@ -445,7 +445,7 @@ class GitWorktree:
     # Moving on to another base
 
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
-        newest = self._refs.standing().newest
+        newest = self._refs.load().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
             # All the work, as one change, is merged with the new base; the worklog and its like stay as they are.
             before = self.checkpoint("before a rebase")
@@ -467,7 +467,7 @@ class GitWorktree:
             return self._salvage(why)
         except ObjectMissing:
             # What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref.
-            standing = self._refs.standing()
+            standing = self._refs.load()
             whole = [tip for tip in dict.fromkeys((standing.newest, standing.head)) if tip and self._git.resolve(tip)]
             kept = [keep_commit(self._git, self._mission, tip, why) for tip in whole]
             return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
@@ -488,16 +488,16 @@ class GitWorktree:
 
     def _take_over_the_last(self) -> MissionRefs:
         """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
-        self._come_home()
+        self._restore_git_pointer()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
                 self._take_over(entry)
-        standing = self._refs.standing()
+        standing = self._refs.load()
         self._refuse_a_strangers(standing)
         return standing
 
     def remove(self, *, branch: bool) -> None:
-        self._refuse_a_strangers(self._refs.standing())
+        self._refuse_a_strangers(self._refs.load())
         for checkout in self._git.checkouts() if branch else ():
             if checkout.branch == self.branch and checkout.path != self.path and checkout.path.exists():
                 hint = f"Switch to another branch there: git -C {checkout.path} switch -"
@@ -522,9 +522,9 @@ class GitWorktree:
 
     def _base(self) -> str:
         if not self._base_commit:
-            self._base_commit = self._refs.standing().base or self._refs.put_base_back()
+            self._base_commit = self._refs.load().base or self._refs.put_base_back()
             if not self._base_commit:
-                raise Refused(f"There is no place for {self._mission} yet.", f"Make one: capsule prep {self._mission}")
+                raise Refused(f"{self._mission} has no worktree yet.", f"Make one: capsule prep {self._mission}")
         return self._base_commit
 
     def _set_base(self, base: str) -> None:
@@ -532,7 +532,7 @@ class GitWorktree:
         self._refs.note_base(base)
 
     def _require_whole(self) -> Path:
-        self._come_home()
+        self._restore_git_pointer()
         entry = self._linked.whole()
         if entry is None:
             what = "its .git file was removed or changed" if self.path.is_dir() else "it is gone"
@@ -544,7 +544,7 @@ class GitWorktree:
 
         Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged.
         """
-        git, base, standing = self._git, self._base(), self._refs.standing(entry)
+        git, base, standing = self._git, self._base(), self._refs.load(entry)
         if standing.home and git.is_ancestor(base, standing.head):
             return standing.head, standing.newest
         stray = git.resolve("HEAD", entry)
@@ -557,18 +557,19 @@ class GitWorktree:
         self._point_at(chosen, entry)
         return chosen, standing.newest
 
-    def _deliverable(self, everything: str) -> str:
-        """Return everything that is there, with artefacts and what is not ours as on the base."""
-        git, key = self._git, (self._base(), everything)
+    def _deliverable(self, everything: str, base: str = "") -> str:
+        """Return everything that is there, with artefacts and what is not ours as on the base, or on another one."""
+        git, base = self._git, base or self._base()
+        key = (base, everything)
         if key not in self._delivered:
-            differing = git.differences(everything, git.tree_in(self._base()))
+            differing = git.differences(everything, git.tree_in(base))
             tree = with_changes(git, everything, [d for d in differing if self._not_ours(shown(d.path))])
-            self._delivered[key] = graft(git, tree, self._base(), self._artefacts)
+            self._delivered[key] = graft(git, tree, base, self._artefacts)
         return self._delivered[key]
 
     # Keeping what would be lost
 
-    def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
+    def _salvage_unreachable(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
         """Salvage files and commits that no commit in `held` has."""
         files = all(self._has_more(there, than=self._git.tree_in(oid)) for oid in held)
         lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]

@@ -62,7 +62,7 @@ class LinkedWorktree:
             if told:
                 yield entry, Path(os.path.normpath(entry / os.fsdecode(told)))
 
-    def follow_a_moved_repository(self) -> None:
+    def register_after_move(self) -> None:
         """Register the worktree at its present path where the repository was moved or copied along with it since."""
         if self.entry() is not None:
             return
@@ -93,7 +93,7 @@ class LinkedWorktree:
 
     def ensure(self, commit: str) -> tuple[Path, bool]:
         """Return the entry of a whole worktree, and whether it had to be made. Files that were there stay."""
-        self.follow_a_moved_repository()
+        self.register_after_move()
         entry = self.whole()
         made = entry is None
         if entry is None:
@@ -165,7 +165,7 @@ class LinkedWorktree:
 
 
 def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
-    """Take away the `.git` file of each submodule whose git directory is gone; its files stay.
+    """Remove the `.git` file of each submodule whose git directory no longer exists; keep its files.
 
     Whoever fills a submodule while an agent or a command is let in has its git directory inside the private one, which
     goes when they go. With such a file left, every `git status` in the worktree fails.

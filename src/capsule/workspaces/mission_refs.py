@@ -31,7 +31,7 @@ class RefReader:
         self._git = git
         self._note = note
 
-    def standing(self, entry: Path | None = None) -> MissionRefs:
+    def load(self, entry: Path | None = None) -> MissionRefs:
         """Return where they are, seen from inside the worktree if its entry is given."""
         refs = self._git.refs(self.base, self.branch, self.checkpoint)
         base, head, newest = (refs.get(name, "") for name in (self.base, self.branch, self.checkpoint))

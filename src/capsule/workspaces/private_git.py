@@ -105,7 +105,7 @@ class PrivateGit:
             return
         try:
             for pack in self._sorted_out():
-                self._git.content("index-pack", str(pack), env=self._theirs)
+                self._git.content("index-pack", str(pack), env=self._agent_environment)
             self._fetch(left)
         except (GitFailed, OSError, RecursionError) as fault:
             words = f"What the agent committed is refused: {fault}."
@@ -131,7 +131,7 @@ class PrivateGit:
             self.path.rename(self._home / "gone")
         remove_tree(self._home)
 
-    def put_on_the_shelf(self) -> None:
+    def shelve_refused(self) -> None:
         """Keep a refused directory, for a person to look into."""
         shelve(self._git, self.path, f"{self._mission}-{os.urandom(4).hex()}.git")
         self.remove()
@@ -159,7 +159,7 @@ class PrivateGit:
     # What it holds
 
     @property
-    def _theirs(self) -> dict[str, str]:
+    def _agent_environment(self) -> dict[str, str]:
         return {"GIT_OBJECT_DIRECTORY": str(self.path / "objects")}
 
     def _sorted_out(self) -> list[Path]:
@@ -186,7 +186,7 @@ class PrivateGit:
         """Pack what the repository lacks of these commits, check the pack, and move it in."""
         asked = "".join(f"{oid}\n" for oid in left.tips) + f"^{left.was}\n"
         command = ("pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", str(self._home / "pack"))
-        name = self._git.content(*command, env=self._theirs, input=asked.encode()).out.decode().strip()
+        name = self._git.content(*command, env=self._agent_environment, input=asked.encode()).out.decode().strip()
         if not name:
             return
         pack, index = self._home / f"pack-{name}.pack", self._home / "checked.idx"

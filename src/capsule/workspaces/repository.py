@@ -28,7 +28,7 @@ def main_branch(git: Git, configured: str = "auto") -> str:
     for name in (_head_of_origin(git), *_USUAL):
         if name and name in branches:
             return name
-    raise CapsuleError("Which branch is the main one?", _choices(branches))
+    raise CapsuleError("Cannot tell which branch is the main one.", _choices(branches))
 
 
 def _head_of_origin(git: Git) -> str:
@@ -44,7 +44,7 @@ def refuse_if_gone(git: Git) -> None:
     branch = git.checked_out()
     if branch and not git.ref(f"refs/heads/{branch}") and git.refs("refs"):
         hint = f"Make it again where it was: git branch {branch} COMMIT (git log --all lists what there is)"
-        raise CapsuleError(f"The branch {branch} is gone, though the repository has commits.", hint)
+        raise CapsuleError(f"The branch {branch} no longer exists, but the repository has commits.", hint)
 
 
 def base_of(git: Git, ref: str = "HEAD") -> str:
@@ -67,7 +67,7 @@ def ahead_of(git: Git, base: str, into: str) -> bool:
 def refuse_if_ahead(git: Git, base: str, into: str) -> None:
     if ahead_of(git, base, into):
         hint = f"Start from it with --base {into}, or merge into your own branch with --into BRANCH"
-        raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged along.", hint)
+        raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged too.", hint)
 
 
 def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
@@ -76,7 +76,7 @@ def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase:
     if not tip:
         others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
         raise Refused(
-            f"The branch {into}, which {mission} is to be merged into, is gone.",
+            f"The branch {into}, which {mission} is to be merged into, no longer exists.",
             f"Make it again where it was (git branch {into} COMMIT; {mission} started from {base[:12]}), {others}",
         )
     if not rebase and not git.is_ancestor(base, tip):

@@ -24,7 +24,8 @@ def missing_room(git: Git, env: Mapping[str, str], missions: int = 1) -> str:
     """Return what to tell where so many more missions do not fit; '' where they do."""
     free: dict[int, int] = {}
     folders: dict[int, list[Path]] = defaultdict(list)
-    for folder in map(_nearest, (git.root, gates_folder(git, env))):
+    for wanted in (git.root, gates_folder(git, env)):
+        folder = next(path for path in (wanted, *wanted.parents) if path.exists())
         device = folder.stat().st_dev
         folders[device].append(folder)
         free[device] = shutil.disk_usage(folder).free
@@ -37,10 +38,6 @@ def missing_room(git: Git, env: Mapping[str, str], missions: int = 1) -> str:
             left = f"{_in_words(free[device])} are left on the disk of {folders[device][0]}"
             return f"{left}, and {what} about {_in_words(need)}: `capsule clean` gives back what ended missions hold"
     return ""
-
-
-def _nearest(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _size_of_files(git: Git) -> int:

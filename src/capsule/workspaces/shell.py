@@ -21,7 +21,7 @@ from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, read_regular, tail_bytes
 from capsule.system.neighbours import Neighbours
 from capsule.system.process import Command, SupervisorClient
-from capsule.system.sandbox import Sandbox, at_its_own_path, fault_of_its_own
+from capsule.system.sandbox import Sandbox, at_its_own_path, sandbox_error
 from capsule.system.stop import Stop
 
 _INSTRUMENTS = Path(__file__).resolve().parents[1] / "instruments"
@@ -100,15 +100,15 @@ class SupervisedShell:
             beside = had_company()
         tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
-        fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
+        fault = sandbox_error(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
-        report = _told(reports, cwd, log, began, junit) if reports else TestReport()
+        report = _reported_tests(reports, cwd, log, began, junit) if reports else TestReport()
         text = readable(fault or tail or ended.detail)
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report, beside=beside)
 
 
-def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
-    """Read what the runners behind a command have told; what the code under test left there instead is no report."""
+def _reported_tests(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
+    """Read the reports of test runners behind a command; ignore what the code under test left in their place."""
     written = {path.name: _text(path) for path in sorted(reports.iterdir())[:_MOST_FILES]}
     if globs:
         written["begun-junit"] = ""

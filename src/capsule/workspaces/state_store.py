@@ -36,10 +36,10 @@ from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
     bring_along,
-    leads_astray,
     locked,
     make_folder,
     move_branch,
+    passes_link,
     settle_index,
     under_way,
 )
@@ -84,7 +84,7 @@ class _Draft(msgspec.Struct, frozen=True):
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """A commit, and what is to be saved once it is on its branch."""
+    """A commit, and the files to save once it is on its branch."""
 
     branch: str
     commit: str
@@ -103,7 +103,7 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
     return GitStateStore(
         git,
         committed.rewrite,
-        committed.understood,
+        committed.parse_file,
         tracker.own_files(),
         SystemClock().now,
         home=home,
@@ -167,7 +167,7 @@ class GitStateStore(StateStore):
         raise _too_busy(branch.name)
 
     def finish(self) -> None:
-        """Save what a crash left unsaved, and sweep up after it: for whoever is about to read the files."""
+        """Save what a crash left unsaved, before the files are read."""
         with self._open():
             self._sweep()
 
@@ -241,7 +241,7 @@ class GitStateStore(StateStore):
         return _Draft(seen, *self._rewrite(look, assignments, ids, self._last_given(assignments, read)))
 
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
-        """Ask the branch for the last number: a file that somebody edited may know of less."""
+        """Ask the branch for the last number: an edited file may hold a lower one."""
         tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
         held = self._git.read_file(tip, self._own[0]) if tip else None
         if held is None or held == read(self._own[0]):
@@ -251,7 +251,7 @@ class GitStateStore(StateStore):
         return 0
 
     def _build(self, entry: StateCommit, branch: _Branch, draft: _Draft) -> str:
-        """Make the commit, seen by nobody yet; '' where nothing differs."""
+        """Make the commit, on no branch yet; return '' where nothing differs."""
         git = self._git
         held = self._tree(branch)
         worked = self.combined(entry.work, branch.tip) if entry.work else held
@@ -283,7 +283,7 @@ class GitStateStore(StateStore):
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
     def _swap(self, branch: _Branch, commit: str) -> bool:
-        """Move the branch to the commit; False where somebody was quicker."""
+        """Move the branch to the commit; return False where it has moved already."""
         with locked(self._git, "main"):
             return move_branch(self._git, branch.name, branch.tip, commit, apart=self._own, why="capsule: a step")
 
@@ -326,10 +326,13 @@ class GitStateStore(StateStore):
                         self._put(path, content)
                 return draft.added
             draft = None
-        raise Refused("The tracker's files change all the time.", "Let whoever writes them finish, then run it again.")
+        raise Refused(
+            "Another process keeps changing the tracker's files.",
+            "Wait until it has finished, then run the command again.",
+        )
 
     def _bring_along(self, branch: str, onto: str) -> tuple[str, ...]:
-        """Bring checkouts to the tip, not to our commit: what somebody put on top since belongs to them too."""
+        """Bring checkouts to the tip, not to our commit: it may have newer commits on top."""
         git = self._git
         with locked(git, "main"):
             tip = git.ref(f"refs/heads/{branch}")
@@ -344,7 +347,7 @@ class GitStateStore(StateStore):
 
     def _on_disk(self, path: str) -> bytes | None:
         file = self._git.root / path
-        if leads_astray(self._git.root, file):
+        if passes_link(self._git.root, file):
             raise _behind_a_link(path)
         try:
             return read_regular(file, LARGEST)
@@ -363,9 +366,12 @@ class GitStateStore(StateStore):
 
 def _behind_a_link(path: str) -> Refused:
     return Refused(
-        f"{path} is a link, or lies behind one.", "Put the real thing there: Capsule writes through no links."
+        f"{path} is a link, or lies behind one.",
+        "Replace it with a regular file or folder: Capsule does not write through links.",
     )
 
 
 def _too_busy(branch: str) -> Refused:
-    return Refused(f"{branch} moved {_MOST_ROUNDS} times while we were at it.", "Run the same command again.")
+    return Refused(
+        f"{branch} moved {_MOST_ROUNDS} times while Capsule was committing to it.", "Run the same command again."
+    )

@@ -108,12 +108,12 @@ class StepwiseWorktree(GitWorktree):
         return tip
 
     def _move_base(self, commit: str) -> None:
-        if self._refs.standing().base != commit:
+        if self._refs.load().base != commit:
             self._git.move_refs(RefMove(self._refs.base, commit), why="capsule: a step further")
         self._set_base(commit)
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
-        """Take commits that somebody made in the place for work like all the rest: HEAD stays on the base."""
+        """Treat commits that an agent made in the place as work like the rest: HEAD stays on the base."""
         head, newest = super()._settle_head(entry)
         base = self._base()
         if head != base:
@@ -207,12 +207,17 @@ class StepwiseWorktree(GitWorktree):
     # Keeping a step's work, or not
 
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
-        """Return the work, for the commit that holds the tracker's state."""
-        return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
+        """Return the work, for the commit that holds the tracker's state.
+
+        It is told against the commit that it was made on: the place may be on a newer one by now, where others have
+        changed papers of their own.
+        """
+        commit, head, tree = checkpoint.commit, checkpoint.head, checkpoint.tree
+        return Checkpoint(commit, head, tree if commit == head else self._deliverable(self._git.tree_in(commit), head))
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
         self._judged, self._at_checkpoint, self.trees.began = "", "", {}
-        self._come_home()
+        self._restore_git_pointer()
         if commit:
             self._move_base(commit)
         base = self._base()
@@ -236,7 +241,7 @@ class StepwiseWorktree(GitWorktree):
 
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
         hint = f"Go on with `capsule run {self._mission}`."
-        raise Refused(f"{self._mission} follows {self.publishes_to} by itself ({onto[:10]} included).", hint)
+        raise Refused(f"{self._mission} follows {self.publishes_to} automatically ({onto[:10]} included).", hint)
 
     def _salvage(self, why: str) -> str:
         """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""

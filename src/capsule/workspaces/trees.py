@@ -195,6 +195,6 @@ class GitTrees:
         return merged(self._git, self._base(), onto, tree, called=self._branch)
 
     def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """Commit by nobody in particular, and as old as the base, so that the same state gives the same commit."""
+        """Commit with a fixed identity and the base's date, so that the same state gives the same commit."""
         date = self._git.commit(self._base()).committer_date
         return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)

@@ -79,12 +79,12 @@ class Tripwire:
         """The branch that is checked out, and where it was."""
 
     def snapshot(self) -> Sequence[str]:
-        """Copy what steers git; return the breaches of a run that was killed. A second time changes nothing."""
+        """Copy git's settings and hooks; return the breaches of a killed run. A second time changes nothing."""
         if self._idle or self._before is not None:
             return tuple(self._breaches)
         self._breaches = _found_after_a_crash(self._note)
         self._git.make_own_directory()
-        self._before = _Copy(self._files(), tuple(map(_on_paper, self._locks())))
+        self._before = _Copy(self._files(), tuple(map(_encoded_name, self._locks())))
         self._folder.mkdir(parents=True, exist_ok=True)
         sweep_temps(self._folder)
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
@@ -111,9 +111,9 @@ class Tripwire:
         except FileNotFoundError:  # its phase has ended meanwhile, or another run was quicker
             return []
         except (OSError, msgspec.MsgspecError):
-            return ["Capsule's copy of what steers git was changed"]
+            return ["Capsule's copy of git's settings and hooks was changed"]
         strays = [name for name in before.files if ".." in name.split("/") or name.startswith("/")]
-        return ["Capsule's copy of what steers git was changed"] if strays else self._compare(before)
+        return ["Capsule's copy of git's settings and hooks was changed"] if strays else self._compare(before)
 
     def release(self) -> None:
         """End the phase: until the next `snapshot` all of it is the user's again."""
@@ -124,7 +124,7 @@ class Tripwire:
             self._note.unlink(missing_ok=True)
 
     def notices(self) -> Sequence[str]:
-        """Return what was tidied up and is nobody's fault for certain; told once."""
+        """Return what was tidied up without a certain culprit, once."""
         told, self._notices = self._notices, []
         return told
 
@@ -138,7 +138,7 @@ class Tripwire:
         found = {}
         for name in self._names():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[_on_paper(name)] = _look_at(f"{self._common}/{name}")
+                found[_encoded_name(name)] = _look_at(f"{self._common}/{name}")
         return found
 
     def _names(self) -> Iterator[str]:
@@ -200,7 +200,7 @@ class Tripwire:
         return [name for name in found if name.endswith(".lock")]
 
     def _pipes(self, folder: str) -> Iterator[str]:
-        """Yield everything below that is neither file, folder nor link, and keeps whoever reads it waiting."""
+        """Yield everything below that is neither file, folder nor link: reading it could block."""
         for name, entry in self._walk(folder):
             plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink()
             if not plain and os.path.lexists(entry.path):  # refs come and go while people work
@@ -210,18 +210,18 @@ class Tripwire:
 
     def _compare(self, before: _Copy) -> list[str]:
         for name in self._locks():
-            known = _on_paper(name) in before.locks
+            known = _encoded_name(name) in before.locks
             lock, folders = self._common / name, [self._git.root]
             if not known and git_locks.clear_if_stale(lock, self._common, folders, older_than=0):
-                self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
+                self._notices.append(one_line(f".git/{name} was left behind by no running git, and removed"))
         told = [*self._unblock(before)]
         now = self._files()
         names = [name for name in {**before.files, **now} if before.files.get(name) != now.get(name)]
-        for name in sorted(names, key=lambda name: (_off_paper(name).endswith(_SETTINGS), name)):
-            words = self._mend(_off_paper(name), before.files.get(name), now.get(name))
+        for name in sorted(names, key=lambda name: (_decoded_name(name).endswith(_SETTINGS), name)):
+            words = self._mend(_decoded_name(name), before.files.get(name), now.get(name))
             told += [words] if words else []
         index = self._common / "index"
-        if ".git/index was no file" in told and not index.exists() and (head := self._git.resolve("HEAD")):
+        if ".git/index was not a regular file" in told and not index.exists() and (head := self._git.resolve("HEAD")):
             self._git.content("read-tree", head, index=index)
         return told
 
@@ -235,7 +235,7 @@ class Tripwire:
                 continue
             if there:
                 put_aside(self._git, path)
-                yield f".git/{name} was no file"
+                yield f".git/{name} was not a regular file"
             elif name == "HEAD" and known:
                 yield f".git/{name} was removed"
             else:
@@ -244,7 +244,7 @@ class Tripwire:
                 _put(path, known)
 
     def _mend(self, name: str, before: _Found | None, now: _Found | None) -> str:
-        """Put one file back where a change of it is nobody's daily work; the breach in words, or ''."""
+        """Put one file back where its change is no ordinary use of git; return the breach in words, or ''."""
         path, leaf = self._common / name, name.rpartition("/")[2]
         if name in _PLAIN:
             return ""
@@ -280,7 +280,7 @@ class Tripwire:
         content, changed = (
             dangerous_settings.mended(self._git, old, now.content, scratch, new_module=new_module)
             if readable
-            else (old, ["all of it, which is no file"])
+            else (old, ["all of it: not a regular file"])
         )
         if not changed:
             return ""
@@ -305,13 +305,13 @@ class Tripwire:
             where.rename(path)
         except OSError as error:
             hint = f"Put the repository back in its place, {path}, from wherever it is now."
-            raise WorkspaceBroken(f"{path} was replaced ({error.strerror}); it is {where} now.", hint) from error
+            raise WorkspaceBroken(f"{path} was replaced ({error.strerror}); it is now {where}.", hint) from error
         kept = put_aside(self._git, strange) if os.path.lexists(strange) else ""
         return [one_line(f".git was moved to {where}, and something else put in its place") + _kept_as(kept)]
 
 
 def check_after_a_crash(git: Git) -> None:
-    """Compare what phases left that nobody saw the end of; a mission that somebody is running is left to them."""
+    """Check what phases left whose end was not seen; leave missions that run to their own process."""
     folder = git.capsule_dir / "watched"
     for old in (*folder.glob("*.on"), *folder.glob("*.note")):  # of versions that watched more than they had to
         old.unlink(missing_ok=True)
@@ -375,10 +375,10 @@ def _path_of(fd: int) -> Path | None:
     return None
 
 
-def _on_paper(name: str) -> str:
-    """Spell a name for JSON, which holds text: it is whatever bytes somebody gave it."""
+def _encoded_name(name: str) -> str:
+    """Encode a file name, which may be any bytes, as text for JSON."""
     return os.fsencode(name).decode("latin-1")
 
 
-def _off_paper(name: str) -> str:
+def _decoded_name(name: str) -> str:
     return os.fsdecode(name.encode("latin-1"))

@@ -37,11 +37,11 @@ class GitTrunk:
         found = self._git.ref(self._ref)
         if not found:
             hint = f"Make it again where it was (git branch {self.branch} COMMIT), then run the same command again."
-            raise Refused(f"There is no branch {self.branch} any more.", hint)
+            raise Refused(f"The branch {self.branch} no longer exists.", hint)
         return found
 
     def holds(self, commit: str) -> bool:
-        """Tell whether the branch has this commit; one that git has thrown away is in nobody's history."""
+        """Tell whether the branch has this commit; False for one that git has removed."""
         tip = self.tip()
         try:
             return self._git.is_ancestor(commit, tip)
@@ -122,7 +122,7 @@ class GitTrunk:
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
 
     def _titled(self, tip: str, subject: str) -> str:
-        """Return the commit with this subject; a merge is somebody's own, and stays as it is."""
+        """Return the commit with this subject; a merge commit keeps its own."""
         said = self._git.commit(tip)
         if len(said.parents) != 1 or said.message.partition("\n")[0] == subject:
             return tip
