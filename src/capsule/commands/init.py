@@ -115,8 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        named = {".capsule/prompts" if path.startswith(".capsule/prompts/") else path for path in left}
-        say(f"  git add {' '.join(sorted(named))} && git commit")
+        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
