@@ -6,7 +6,7 @@ import os
 import sys
 
 from capsule import __version__
-from capsule.commands.verbs import ALIASES, GROUPS, VERBS
+from capsule.commands.verbs import ALIASES, GROUPS, OVERVIEW, VERBS
 from capsule.system.output import LastingOutput
 
 
@@ -27,11 +27,11 @@ def _answer(words: list[str]) -> int:
         return 0
     if words and words[0] in ("-h", "--help", "help") and words[1:2] and words[1] in {**VERBS, **ALIASES}:
         words = [words[1], "--help"]
-    elif not words or words[0] in ("-h", "--help", "help"):
+    elif words and words[0] in ("-h", "--help", "help"):
         return _help()
     from capsule.invoke import invoke  # noqa: PLC0415 - start-up of `--version` and `--help`
 
-    return invoke(words)
+    return invoke(words or [OVERVIEW])
 
 
 def _make_streams_usable() -> None:
@@ -53,5 +53,6 @@ def _help() -> int:
         print(f"\n{title}:")
         for name, verb in group.items():
             print(f"  {name:<15} {verb.help}")
-    print("\nStart with `capsule demo`. `capsule COMMAND --help` says more about each.", flush=True)
+    print("\nStart with `capsule demo`. `capsule` alone says what to type next in a project.")
+    print("`capsule COMMAND --help` says more about each.", flush=True)
     return 0

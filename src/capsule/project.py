@@ -152,6 +152,8 @@ def open_tracker(project: Project) -> Tracker:
     of_its_own: dict[str, object] = {}
     if name == "backlog":
         of_its_own = {"prefix": project.settings.project.prefix, "elsewhere": project.file_of_its_branch}
+    if name == "github":
+        of_its_own = {"options": project.settings.tracker.github}
     lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
     module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
     tracker: Tracker = module.connect(project.root, lock, **of_its_own)
@@ -181,7 +183,24 @@ def tracker_name(project: Project) -> str:
         hint = f"Get it: {GET_BD}. Or write the items down where it is: `bd export -o .beads/issues.jsonl`."
         raise TrackerError("The items are in .beads, which only `bd` can read, and bd is not on the PATH.", hint)
     hint = "Make a backlog with `capsule init`, or beads with `bd init`."
+    if on_github(project):
+        hint += " Or set `tracker: github` in .capsule/config.yaml: issues with the label `capsule`."
     raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
+
+
+def has_tracker(project: Project) -> bool:
+    """Tell whether the project has any, also one that cannot be read."""
+    there = any(os.path.lexists(project.root / name) for name in ("BACKLOG.yaml", ".beads"))
+    return there or project.settings.tracker.name != "auto"
+
+
+def on_github(project: Project) -> bool:
+    """Tell whether a remote of this repository is on GitHub, and gh is there to ask for its issues."""
+    from shutil import which
+
+    urls = project.git.repository("config", "--get-regexp", r"^remote\..*\.url$", ok=(0, 1)).out
+    there = any(mark in urls for mark in (b"://github.com/", b"@github.com:", b"@github.com/"))
+    return there and which("gh", path=project.env.get("PATH")) is not None
 
 
 def _beads_in(project: Project) -> list[str]:

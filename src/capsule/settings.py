@@ -24,6 +24,7 @@ from capsule.plain_files import parse_scalar, parse_toml, parse_yaml, read_plain
 Minutes = Annotated[float, Meta(gt=0, le=10080, description="a number of minutes above 0, at most 10080 (a week)")]
 Dollars = Annotated[float, Meta(gt=0, le=1e6, description="an amount above 0")]
 Retries = Annotated[int, Meta(ge=0, le=1000, description="a whole number, 0 or more")]
+Priority = Annotated[int, Meta(ge=0, le=4, description="a whole number, 0 to 4")]
 Count = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
 Prefix = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]{0,15}\Z", description="1 to 16 letters and digits")]
 Level = Literal["low", "medium", "high"]
@@ -236,13 +237,42 @@ class _MergeOptions(_Section, frozen=True):
     """Not used yet. Capsule never pushes."""
 
 
+class GitHubOptions(_Section, frozen=True):
+    """Which issues of a repository on GitHub are items, and what their labels mean."""
+
+    repository: str = ""
+    """`OWNER/NAME`. Empty: the one that `gh` finds by the remotes of this clone."""
+    labels: Texts = ("capsule",)
+    """Only issues with all of these labels are items. With `[]`, whoever may open an issue gives your agents work."""
+    milestone: str = ""
+    """Only issues of the milestone with this title are items."""
+    assignee: str = ""
+    """Only issues assigned to this login are items; `@me` is yours."""
+    state: Literal["all", "open"] = "all"
+    """`all`: the newest closed issues are read too, so that an epic knows what it has held. `open`: one call fewer."""
+    claim: Literal["label", "assignee"] = "label"
+    """How an issue is claimed: by the label for what is in progress, or by assigning it to you."""
+    in_progress: str = "in-progress"
+    """The label of an issue that is worked on."""
+    blocked: str = "blocked"
+    """The label of an issue that nobody is to work on."""
+    types: dict[str, str] = {}
+    """The type that a label stands for, such as `{"kind/bug": bug}`, besides `bug`, `epic`, `enhancement` (a feature)
+    and `documentation` (docs). A new issue of a type gets the first label that stands for it."""
+    priorities: dict[str, Priority] = {}
+    """The priority that a label stands for, from 0 (most urgent) to 4, such as `{urgent: 0}`, besides `P0` to `P4`.
+    An issue without such a label has 2."""
+
+
 class _TrackerOptions(_Section, frozen=True):
     name: str = "auto"
-    """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`) or `beads-file` (the JSONL file of a
-    `.beads` folder). `auto`: the one that is there. `tracker: NAME` is short for it."""
+    """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`), `beads-file` (the JSONL file of a
+    `.beads` folder) or `github` (issues, by the program `gh`; only where it is named). `auto`: the one that is there.
+    `tracker: NAME` is short for it."""
     commit: bool = False
     """Whether the tracker's own files, such as `.beads/issues.jsonl`, are committed when a run ends. A backlog is
     always committed."""
+    github: GitHubOptions = GitHubOptions()
 
 
 class Settings(_Section, frozen=True):

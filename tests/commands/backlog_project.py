@@ -17,7 +17,7 @@ from capsule.plain_files import parse_yaml
 from capsule.trackers.backlog import BacklogTracker
 
 from .backlog_script import honest
-from .conftest import Project, Said, Script
+from .conftest import Project, Said, Script, begin
 
 STAMP = "2026-02-11T09:30:00Z"
 
@@ -129,3 +129,16 @@ def unchanged(project: BacklogProject) -> Iterator[None]:
 def _files(root: Path) -> dict[str, bytes]:
     inside = (path for path in root.rglob("*") if ".git" not in path.relative_to(root).parts[:1])
     return {str(path): path.read_bytes() for path in inside if path.is_file()}
+
+
+def begun_by_a_newcomer(folder: Path) -> BacklogProject:
+    """Code, tests that can be found, a codex that is installed, and nothing of Capsule."""
+    project = BacklogProject(begin(folder / "shop").path, folder)
+    project.test = ""
+    project.write("Makefile", "test:\n\techo fine\n")
+    project.commit("start", README="hello\n")
+    (folder / "bin").mkdir()
+    (folder / "bin/codex").write_text("#!/bin/sh\nexit 0\n")
+    (folder / "bin/codex").chmod(0o755)
+    project.always |= {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "CAPSULE_AGENT": ""}
+    return project

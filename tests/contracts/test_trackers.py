@@ -29,12 +29,14 @@ from capsule.trackers import backlog
 from capsule.trackers._beads import file_in, splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect
 from capsule.trackers.memory import MemoryTracker
+from tests.contracts import gh_projects
 from tests.contracts.bd_projects import ERAS, bead, faked, real
 from tests.costs import examples, grows_linearly
 from tests.live.install import BD
 
 pytest.register_assert_rewrite("tests.contracts.tracker_suite")
 
+from tests.contracts import gh_suite  # noqa: E402 - it has the items of the suite
 from tests.contracts.tracker_suite import TrackerContract  # noqa: E402 - rewritten before it is imported
 
 
@@ -67,6 +69,15 @@ class TestBeadsFile(TrackerContract):
     def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
         write_beads(folder, *(json.dumps(bead(item)) for item in items))
         return connect(folder, lock=folder / "locks/tracker.lock")
+
+
+class TestGitHub(TrackerContract):
+    has_no: ClassVar = ("acceptance",)  # it is a section of the description
+    names: ClassVar = gh_suite.NAMES
+
+    @classmethod
+    def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
+        return gh_projects.faked(folder, [gh_suite.issue(item) for item in items])
 
 
 class TestBacklog(TrackerContract):

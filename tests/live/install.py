@@ -1,4 +1,4 @@
-"""Install the real agent CLIs, bd, uv and test runners, pinned, into a cache that every clone of this user finds.
+"""Install the real agent CLIs, bd, gh, uv and test runners, pinned, into a cache that every clone of this user finds.
 
 The cache is `capsule-live` in the user's cache folder (XDG_CACHE_HOME, ~/.cache, or ~/Library/Caches on a Mac), or the
 folder that CAPSULE_LIVE_CACHE names. Each program has a folder there, named after it and its version. The programs
@@ -193,12 +193,20 @@ def open_source() -> Path:
 
 
 def bubblewrap() -> Path:
-    """Its version is the one that this release of the distribution has."""
+    return _unpacked("bubblewrap")
+
+
+def gh() -> Path:
+    return _unpacked("gh") / "usr" / "bin" / "gh"
+
+
+def _unpacked(package: str) -> Path:
+    """A package of the distribution; its version is the one that this release has."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
         release = {}
-    return cache() / f"bubblewrap-{release.get('ID', 'any')}-{release.get('VERSION_ID', 'any')}"
+    return cache() / f"{package}-{release.get('ID', 'any')}-{release.get('VERSION_ID', 'any')}"
 
 
 def search_path() -> str:
@@ -210,7 +218,7 @@ def search_path() -> str:
 def main(only: Collection[str] = ()) -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
-    jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
+    jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "gh": _get_gh, "chromium": _get_chromium}
     jobs |= {"python-runners": _get_python_runners, "node-runners": _get_node_runners}
     jobs |= {"open-source": _get_open_source, f"axe-core {AXE}": _get_axe}
     jobs |= {f"junit {JUNIT}": _get_junit, f"cargo-nextest {NEXTEST}": _get_nextest}
@@ -525,16 +533,24 @@ def _check_bd(version: str, program: Path) -> None:
 def _get_bubblewrap() -> str:
     if found := shutil.which("bwrap"):
         return f"{found} is used"
-    program = bubblewrap() / "usr" / "bin" / "bwrap"
-    if program.exists():
+    return _get_package("bubblewrap", bubblewrap())
+
+
+def _get_gh() -> str:
+    """It is not put on the PATH: the tests that want it put it there, with an API of ours."""
+    return _get_package("gh", _unpacked("gh"))
+
+
+def _get_package(name: str, place: Path) -> str:
+    if place.exists():
         return "there already"
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        raise NotToBeHad("neither bwrap nor apt-get is on the PATH")
-    with _beside(bubblewrap()) as folder:
-        _run("apt-get", "download", "bubblewrap", cwd=folder)
+        raise NotToBeHad(f"neither {name} nor apt-get is on the PATH")
+    with _beside(place) as folder:
+        _run("apt-get", "download", name, cwd=folder)
         for package in folder.glob("*.deb"):
             _run("dpkg-deb", "-x", package.name, ".", cwd=folder)
-        folder.rename(bubblewrap())
+        folder.rename(place)
     return "unpacked"
 
 

@@ -151,7 +151,7 @@ def _check_known(tracker: Tracker, other: str, why: str) -> None:
 
 def advance(project: Project, item_id: str, *, to: str = "", no_commit: bool = False) -> Moved:
     """Move a backlog item to its next step, or to a phase."""
-    refuse_verb(project.tracker, "advance", f"Go on with a bead: capsule run {item_id}, or capsule step {item_id}")
+    refuse_verb(project.tracker, "advance", f"Go on with it: capsule run {item_id}, or capsule step {item_id}")
     with lock_item(project, item_id) as held:
         before, values = held.item, _advanced(held, to)
         after = with_values(before, values)
@@ -264,7 +264,7 @@ def _told(project: Project, item_id: str) -> str:
 
 def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Say yes to an item of the backlog that waits for a decision."""
-    refuse_verb(project.tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
+    refuse_verb(project.tracker, "approve", f"Unblock it: capsule unblock {item_id}, or capsule run {item_id}")
     changes = _changes_of(project, no_commit=no_commit)
     with lock_item(project, item_id) as held:
         block = _block_of(held.item)

@@ -1,4 +1,4 @@
-"""Check what is installed, what is missing, and how to get it. Nothing is changed.
+"""Check what is installed, what is missing, and how to get it. Nothing is changed, unless you say --fix.
 
 It checks this machine and the project around this directory: programs, settings, workflows and where their prompts come
 from, the tracker, the test command, and unfinished missions.
@@ -12,7 +12,11 @@ from, the tracker, the test command, and unfinished missions.
 The test command is tried once on the last commit, in a folder of its own that is removed again, for a minute at most;
 `--no-tests` leaves that out.
 
+A finding that can be fixed says what would be done. `--fix` shows that, asks, and does it: lines in .gitignore,
+settings, a backlog, skills. It installs nothing and removes nothing; for the rest it names the command.
+
   capsule doctor
+  capsule doctor --fix              on a terminal; elsewhere also --yes
   capsule doctor --json | jq '.checks[] | select(.state == "missing")'
 
 Outside of a project only the machine is checked. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
@@ -32,16 +36,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from capsule.adapters import Ran, Tracker
 from capsule.app.running import home_for_notifications
+from capsule.app.skills import skill_names
 from capsule.catalog import Catalog, adapters
+from capsule.commands.fixing import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
 from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
-from capsule.core.errors import CapsuleError, PrerequisiteMissing
+from capsule.core.errors import CapsuleError, PrerequisiteMissing, UsageError
 from capsule.core.event import Policy
 from capsule.core.evidence import Colour
 from capsule.core.item import Item
@@ -53,7 +59,7 @@ from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import GET_BD, Project
+from capsule.project import GET_BD, Project, has_tracker, open_project
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at
@@ -62,7 +68,7 @@ from capsule.system import layers
 from capsule.system.git import Git, NotARepository, check_version
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import SANDBOX_EXEC, level
-from capsule.wiring import agent_maker, try_tests
+from capsule.wiring import SKILLS, agent_maker, try_tests
 from capsule.workspaces import repository
 from capsule.workspaces.room import missing_room
 
@@ -87,6 +93,7 @@ class Finding:
     found: str
     hint: str = ""
     about: str = "machine"
+    fix: Fix | None = None
 
 
 @dataclass
@@ -141,16 +148,52 @@ Check = Callable[[_Context], Iterable[Finding]]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
     parser.add_argument("--no-tests", action="store_true", help="do not try the test command")
+    parser.add_argument("--fix", action="store_true", help="do what can be fixed, after showing it")
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
 
 
 def run(args: argparse.Namespace) -> int:
+    if (args.yes and not args.fix) or (args.json and args.fix):
+        raise UsageError("--yes goes with --fix, and --json without it.", "capsule doctor --fix --yes")
     findings = list(examine(_Context(args.project_dir, try_tests=not args.no_tests)))
-    healthy = not any(finding.state in FAULTS for finding in findings)
     if args.json:
-        print(json.dumps({"ok": healthy, "checks": [asdict(finding) for finding in findings]}, indent=2))
+        print(json.dumps({"ok": _healthy(findings), "checks": [_plain(finding) for finding in findings]}, indent=2))
     else:
         print("\n".join(_lines(findings)))
-    return 0 if healthy else 1
+    if args.fix:
+        findings = _fixed(findings, args)
+    return 0 if _healthy(findings) else 1
+
+
+def _healthy(findings: Iterable[Finding]) -> bool:
+    return not any(finding.state in FAULTS for finding in findings)
+
+
+def _plain(finding: Finding) -> dict[str, str]:
+    words = {name: getattr(finding, name) for name in ("name", "state", "found", "hint", "about")}
+    return {**words, "fix": finding.fix.words if finding.fix else ""}
+
+
+def _fixed(findings: list[Finding], args: argparse.Namespace) -> list[Finding]:
+    """Do what can be done, and say what is left for a person; return how things are then."""
+    fixes = {finding.fix.words: finding.fix for finding in findings if finding.fix}
+    if not fixes:
+        print("There is nothing that --fix could do.")
+    elif not agreed([*fixes.values()], yes=args.yes):
+        print("Nothing was changed.")
+        return findings
+    else:
+        apply([*fixes.values()], open_project(args.project_dir))
+    after = list(examine(_Context(args.project_dir, try_tests=False))) if fixes else findings
+    left = [finding for finding in after if finding.state in FAULTS]
+    if left:
+        print("Left for you:")
+        style, width = Style(sys.stdout), max(40, output_width(sys.stdout))
+        for finding in left:
+            print("\n".join(_row(finding, max(len(each.name) for each in left), style, width)))
+    elif fixes:
+        print("Fixed." if _healthy(findings) else "Ready.")
+    return after
 
 
 def examine(context: _Context) -> Iterator[Finding]:
@@ -191,8 +234,9 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
     first, *more = wrap(clean(finding.found), width, plain, indent, whole=True) or [plain]
     yield name + style.paint(COLOURS[finding.state], f"{finding.state:<8}") + first[len(plain) - 2 :]
     yield from more
-    if finding.hint:
-        yield from wrap(f"→ {clean(finding.hint)}", width, indent, f"{indent}  ", whole=True)
+    fix = f"`capsule doctor --fix` would {finding.fix.words}." if finding.fix else ""
+    for words in filter(None, (finding.hint, fix)):
+        yield from wrap(f"→ {clean(words)}", width, indent, f"{indent}  ", whole=True)
 
 
 # ---- the machine
@@ -231,7 +275,8 @@ def _agents(context: _Context) -> Iterator[Finding]:
             agent.check()
         except CapsuleError as fault:
             state = "missing" if chosen else "optional"
-            yield Finding(f"agent {name}", state, fault.message, fault.hint)
+            fix = of_agent(context.project) if chosen and context.git else None
+            yield Finding(f"agent {name}", state, fault.message, fault.hint, fix=fix)
         else:
             program = agent.program() if hasattr(agent, "program") else name
             found = shutil.which(program) or "needs no program of its own"
@@ -366,7 +411,12 @@ def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = Non
 def _repository(context: _Context) -> Iterator[Finding]:
     yield Finding("repository", "ok", str(context.project.root))
     if not context.head:
-        yield Finding("main", "missing", "the repository has no commit yet", "Make one: missions start from a commit.")
+        yield Finding(
+            "main",
+            "missing",
+            "the repository has no commit yet",
+            "Missions start from a commit: `git add -A && git commit -m start` makes one.",
+        )
         return
     main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
     yield Finding("main", "ok", f"work is merged into {main}")
@@ -414,7 +464,9 @@ def _tracker(context: _Context) -> Iterator[Finding]:
         tracker = project.tracker
         items = tracker.items()
     except CapsuleError as fault:
-        yield Finding("tracker", "wrong" if tracker else "missing", fault.message, fault.hint)
+        fix = None if tracker or has_tracker(project) else of_tracker(project)
+        missing = tracker is None or isinstance(fault, PrerequisiteMissing)
+        yield Finding("tracker", "missing" if missing else "wrong", fault.message, fault.hint, fix=fix)
         return
     yield Finding("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
     for warning in tracker.warnings:
@@ -425,6 +477,24 @@ def _tracker(context: _Context) -> Iterator[Finding]:
         there = shutil.which("bd")
         why = "bd is installed, and has no database here:" if there else "bd is not installed, so"
         yield Finding("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")
+
+
+def _skills(context: _Context) -> Iterator[Finding]:
+    """Look for skills that phases name, where the project has any."""
+    folder = context.project.root / SKILLS
+    wanted = skill_names(context.project) if folder.is_dir() else ()
+    if lacking := [name for name in wanted if not (folder / name).is_file()]:
+        found = f"{SKILLS} lacks {', '.join(lacking)}; phases that call them fail"
+        yield Finding(
+            "skills", "warning", found, "`capsule init --skills` writes them.", fix=of_skills(context.project)
+        )
+
+
+def _ignored(context: _Context) -> Iterator[Finding]:
+    """Look whether what Capsule makes could be committed by accident."""
+    if has_tracker(context.project) and (fix := of_ignoring(context.project)):
+        found = ".gitignore does not name what Capsule makes, such as worktrees and logs"
+        yield Finding("ignored", "optional", found, "A run keeps them out of commits in this clone only.", fix=fix)
 
 
 def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
@@ -535,4 +605,14 @@ def _disk(context: _Context) -> Iterator[Finding]:
 
 
 MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd, _sandbox, _notify)
-PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers, _disk)
+PROJECT: tuple[Check, ...] = (
+    _repository,
+    _settings,
+    _workflows,
+    _tracker,
+    _skills,
+    _ignored,
+    _tests,
+    _leftovers,
+    _disk,
+)

@@ -5,9 +5,12 @@ It makes BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in .ca
 are committed, unless the tree has other uncommitted changes; those that are not committed are named.
 
   capsule init
+  capsule init --ask                  first ask three questions: which agent, which tests, which tracker
   capsule init --prefix APP           ids will be APP-001, APP-002, ...
   capsule init --prompts              also copy the prompts to .capsule/prompts/, for editing
+  capsule init --skills               also write the skills that phases name, and forms of documents
   capsule init --tracker backlog      create a backlog although there is a .beads folder
+  capsule init --tracker github       no backlog: the items are issues on GitHub
 
 Exit code: 0 ready; 1 the project has another prefix; 2 usage, not in a git repository, or something is in the way.
 """
@@ -17,19 +20,22 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 from capsule.app.items import why_not_committed
+from capsule.app.skills import skill_file, skill_files
 from capsule.catalog import Catalog
 from capsule.commands.arguments import commit_option, say, tell, warn
+from capsule.commands.asking import ask, with_settings
 from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.plain_files import parse_yaml, read_plain
 from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
-from capsule.wiring import new_backlog_file
+from capsule.wiring import SKILLS, new_backlog_file, uses_skills
 from capsule.workspaces.checkouts import passes_link
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.state_store import commit_files
@@ -39,7 +45,6 @@ CONFIG = ".capsule/config.yaml"
 IGNORE = ".gitignore"
 FOLDERS = ("_ideas", "_worklog", "changes", ".capsule")
 PROMPTS = Path(__file__).parent.parent / "prompts"
-SKILLS = ".claude/skills/changes"
 _LOCAL = (".env", ".env.*", "*.local", "*.local.*", "local.*", "local_settings.*", "secrets.*", "credentials.*")
 """Names of files that projects keep out of git because they differ from one machine to the next."""
 _MOST_NAMED = 5
@@ -50,6 +55,9 @@ SETTINGS = """\
 project:
   prefix: {prefix}    # ids of new items begin with it
 {tracker}
+# The agent that does the work. `capsule doctor` says which are installed.
+# agent: claude
+
 # Items above these levels need your approval.
 # guardrails: {{max_size: medium, max_complexity: medium, max_risk: low}}
 
@@ -63,12 +71,14 @@ project:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", metavar="PREFIX", help="ids begin with it (default: WRK)")
+    parser.add_argument("--ask", action="store_true", help="ask for agent, tests and tracker first; needs a terminal")
     parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, for editing")
+    parser.add_argument("--skills", action="store_true", help="write the skills that phases name, and the forms")
     parser.add_argument(
         "--tracker",
-        choices=("auto", "backlog"),
+        choices=("auto", "backlog", "github"),
         default="auto",
-        help="backlog: make one even if there is a .beads folder",
+        help="backlog: make one even if there is a .beads folder; github: issues",
     )
     commit_option(parser)
 
@@ -80,23 +90,24 @@ def run(args: argparse.Namespace) -> int:
         place = project.root / name
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
-    wanted = _files(project, args)
+    tracker, chosen = _chosen(project, args)
+    wanted = _files(project, args, tracker)
     new = {path: content for path, content in wanted.items() if not os.path.lexists(project.root / path)}
     if IGNORE not in new and (project.root / IGNORE).read_bytes() != wanted[IGNORE]:
         new[IGNORE] = wanted[IGNORE]
+    kept = _choose(project, wanted, new, chosen) if chosen else []
     # Our own files count: a hand-written .gitignore that is not committed is somebody else's commit.
     obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises where git does not know who we are
-    folders = [name for name in FOLDERS if not (project.root / name).is_dir()]
-    for name in folders:
-        try:
-            (project.root / name).mkdir(exist_ok=True)
-        except OSError as fault:
-            raise CannotWrite(project.root / name, fault) from None
+    needed = FOLDERS if BACKLOG in wanted or tracker == "auto" else FOLDERS[-1:]
+    folders = [name for name in needed if not (project.root / name).is_dir()]
+    _make(project.root, folders)
     commit = _write(project, new, commit=not obstacle)
-    for line in _results(wanted, new, folders):
+    for line in _results(wanted, new, needed, folders, tracker):
         say(line)
+    for key in kept:
+        say(f"kept   `{key}` as {CONFIG} has it")
     if commit:
         say(f"committed as {commit[:12]}")
     elif new and not args.no_commit:
@@ -104,15 +115,55 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        named = {".capsule/prompts" if path.startswith(".capsule/prompts/") else path for path in left}
-        say(f"  git add {' '.join(sorted(named))} && git commit")
+        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
-    in_beads = (project.root / ".beads").is_dir() and not (project.root / BACKLOG).exists()
-    say("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
+    if args.skills:
+        _say_who_finds_skills(open_project(args.project_dir))
+    has_items = BACKLOG not in wanted and not (project.root / BACKLOG).exists()
+    say("Next: capsule status" if has_items else 'Next: capsule add "Describe the change in one line"')
     return 0
+
+
+def _make(root: Path, folders: Sequence[str]) -> None:
+    for name in folders:
+        try:
+            (root / name).mkdir(exist_ok=True)
+        except OSError as fault:
+            raise CannotWrite(root / name, fault) from None
+
+
+def _say_who_finds_skills(project: Project) -> None:
+    if not uses_skills(project):
+        agent = project.settings.agent
+        say(f"note   {agent} is started without the project's own settings, and does not find these skills;")
+        say(f"       agents.{agent}.trust_project: true in {CONFIG} lets it: only where you trust who commits here")
+
+
+def _chosen(project: Project, args: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """Return the tracker, and the lines of the settings that a person chose."""
+    if not args.ask and args.tracker != "github":
+        return args.tracker, {}
+    if (project.root / PROJECT_TOML).exists() and not (project.root / CONFIG).exists():
+        hint = f"Set agent, evidence.test and tracker there, then: capsule init --tracker {args.tracker}"
+        raise Refused(f"The settings of this project are in {PROJECT_TOML}.", hint)
+    if not args.ask:
+        return args.tracker, {"tracker": f"tracker: {args.tracker}"}
+    answers = ask(project)
+    return answers.tracker, answers.settings
+
+
+def _choose(project: Project, wanted: dict[str, bytes], new: dict[str, bytes], chosen: dict[str, str]) -> list[str]:
+    """Add what was chosen to the settings that are written; return the keys that are set already."""
+    before = new.get(CONFIG) or read_plain(project.root / CONFIG) or b""
+    there = parse_yaml(before, CONFIG)
+    known = [str(key) for key in there] if isinstance(there, dict) else []
+    after, kept = with_settings(before.decode(errors="surrogateescape"), chosen, known)
+    if len(kept) < len(chosen):
+        wanted[CONFIG] = new[CONFIG] = after.encode(errors="surrogateescape")
+    return kept
 
 
 def _check_prefix(project: Project, prefix: str | None) -> None:
@@ -139,27 +190,34 @@ def _check_file(root: Path, name: str) -> None:
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 
-def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
+def _files(project: Project, args: argparse.Namespace, tracker: str) -> dict[str, bytes]:
     """Return every file of ours as it would be made now; refuse links in their place."""
     root, beads = project.root, (project.root / ".beads").is_dir()
     found: dict[str, bytes] = {}
-    if not beads or args.tracker == "backlog":
+    if tracker == "backlog" or (tracker == "auto" and not beads and not _items_are_elsewhere(project)):
         found[BACKLOG] = new_backlog_file()
     if not (root / PROJECT_TOML).exists():
-        tracker = "\n# There is a .beads folder too.\ntracker: backlog\n" if beads and BACKLOG in found else ""
+        both = "\n# There is a .beads folder too.\ntracker: backlog\n" if beads and args.tracker == "backlog" else ""
         prefix = args.prefix or project.settings.project.prefix
-        found[CONFIG] = SETTINGS.format(prefix=prefix, tracker=tracker).encode()
+        found[CONFIG] = SETTINGS.format(prefix=prefix, tracker=both).encode()
     _check_file(root, IGNORE)
-    found[IGNORE] = _ignoring(root / IGNORE)
+    found[IGNORE] = ignoring(root / IGNORE)
     if args.prompts:
         for file in sorted(PROMPTS.glob("*/*.md")):
             found[f".capsule/prompts/{file.relative_to(PROMPTS).as_posix()}"] = file.read_bytes()
+    if args.skills:
+        found |= {path: text.encode() for path, text in skill_files(project).items()}
     for name in found:
         _check_file(root, name)
     return found
 
 
-def _ignoring(file: Path) -> bytes:
+def _items_are_elsewhere(project: Project) -> bool:
+    """Tell whether the settings name another tracker than a backlog."""
+    return project.settings.tracker.name not in ("auto", "backlog")
+
+
+def ignoring(file: Path) -> bytes:
     """Return .gitignore with the lines that it lacks, in the order in which git has to read them."""
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
@@ -170,27 +228,39 @@ def _ignoring(file: Path) -> bytes:
 
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
-    """Write these files; return the commit that holds exactly them, or ''."""
-    if commit and files:
-        return commit_files(project.git, (BACKLOG,), files, "[INIT] A backlog for Capsule")
-    for path, content in files.items():
+    """Write these files; return the commit that holds exactly them, but for skills that git ignores; '' without one."""
+    skills = [path.encode() for path in files if _committable(path) == SKILLS]
+    ignored = {path.decode() for path in project.git.ignored(skills)} if commit else {*files}
+    for path in files.keys() & ignored:
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(project.root / path, content)
+        write_atomically(project.root / path, files[path])
+    if rest := {path: content for path, content in files.items() if path not in ignored}:
+        return commit_files(project.git, (BACKLOG,), rest, "[INIT] A backlog for Capsule")
     return ""
 
 
-def _results(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
-    for name in FOLDERS:
+_MANY = {".capsule/prompts": "prompts copied", SKILLS: "skills and forms written"}
+"""Folders of many files, and what is said of these."""
+
+
+def _results(
+    wanted: Mapping[str, bytes], new: Mapping[str, bytes], needed: Sequence[str], folders: list[str], tracker: str
+) -> Iterator[str]:
+    for name in needed:
         yield f"{'made' if name in folders else 'exists':<6} {name}/"
-    prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]
-    for path in (path for path in wanted if path not in prompts):
+    for path in (path for path in wanted if _committable(path) == path):
         yield f"{'made' if path in new else 'exists':<6} {path}"
-    if prompts:
-        fresh = sum(path in new for path in prompts)
-        kept = len(prompts) - fresh
-        yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
-    if BACKLOG not in wanted:
+    for folder, done in _MANY.items():
+        if files := [path for path in wanted if _committable(path) == folder]:
+            fresh = sum(path in new for path in files)
+            yield f"{'made' if fresh else 'exists':<6} {folder}/ ({fresh} {done}, {len(files) - fresh} kept)"
+    if BACKLOG not in wanted and tracker == "auto":
         yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+
+
+def _committable(path: str) -> str:
+    """Return what to name to git for one of our files: of many in one folder, the folder."""
+    return next((folder for folder in _MANY if path.startswith(f"{folder}/")), path)
 
 
 def _maybe_wanted(project: Project) -> list[str]:
@@ -203,20 +273,17 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 
 def _complaints(project: Project) -> Iterator[str]:
-    """List what would not work, now that everything is in its place.
-
-    A skill `/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in the folder of skills.
-    """
+    """List what would not work, now that everything is in its place."""
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()
     for name in words.names("workflow"):
         try:
-            skills |= {phase.skill.split()[0] for phase in words.workflow(name).phases if phase.skill}
+            skills |= {skill_file(phase) for phase in words.workflow(name).phases if phase.skill}
         except CapsuleError as fault:
             yield f"{fault.message} {fault.hint}"
     folder, how = project.root / SKILLS, project.settings.skills
-    files = [f"workflows/{'/'.join(skill.split(':')[1:])}.md" for skill in sorted(skills)]
+    files = sorted(skills)
     missing = [file for file in files if not (folder / file).is_file()]
     if missing and (folder.is_dir() if how == "auto" else how != "never"):
         yield f"{SKILLS} lacks {', '.join(missing)}; phases that call them will fail."

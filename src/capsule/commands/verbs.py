@@ -109,9 +109,11 @@ HINTS = {
     "watch": "`capsule dashboard` watches everything, `capsule logs ID -f` one mission.",
 }
 """What to type instead of words that people guess, where several commands may be meant."""
+OVERVIEW = "_overview"
 INTERNAL = {
     "_runner": Verb("runner", "run one mission for a queue", in_project=False),
     "_ids": Verb("ids", "print the ids of open items, for shells", in_project=False),
+    OVERVIEW: Verb("overview", "say where the project stands, and what to type next", in_project=False),
 }
-"""What Capsule starts itself, and no list names."""
+"""What Capsule starts itself, or where nothing is typed, and no list names."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -6,11 +6,17 @@ import re
 from collections.abc import Iterable
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def without_controls(text: str) -> str:
     """Remove control characters but line ends and tabs: a NUL fits no command line, the rest steers terminals."""
     return _CONTROL.sub("", text)
+
+
+def cleaned(text: str) -> str:
+    """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
+    return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
 def sentence(text: str) -> str:

@@ -33,7 +33,10 @@ class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     empty: str = "No open items in {}. Add one"
     own_commands: Mapping[str, str] = {}
     """The provider's own command for `add`, `show`, `reopen` or `release`; `{}` is the item."""
+    id_prefix: str = ""
+    """What stands in our ids before the provider's own."""
 
     def own_command(self, verb: str, item_id: str, otherwise: str, before: str = ": ") -> str:
         """End a hint with the provider's own command, or with other words where it has none."""
-        return f"{before}{self.own_commands[verb].format(item_id)}" if verb in self.own_commands else otherwise
+        known = self.own_commands.get(verb)
+        return f"{before}{known.format(item_id.removeprefix(self.id_prefix))}" if known else otherwise

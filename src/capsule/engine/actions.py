@@ -20,8 +20,10 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.exam import joining
+from capsule.core.history import read_mission
 from capsule.core.item import NewItem
 from capsule.core.ledger import MOST_FOLLOW_UPS
+from capsule.core.proven import proof_of
 from capsule.core.signal import FollowUp
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
@@ -141,12 +143,20 @@ def _close_item(job: Job) -> tuple[str, ...]:
 
 def close_item(state: MissionState, services: Services) -> bool:
     """Close the item in the tracker and journal that. Safe to repeat."""
-    merged = state.facts.get("merged", "")
-    reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
+    reason = state.closed_as or services.redact(_how_it_was_done(state, services))
     told = state_store_of(state, services).close(state.item.id, reason)
     if told:
         note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
     return told
+
+
+def _how_it_was_done(state: MissionState, services: Services) -> str:
+    """Name the commit, and what was proven of it, for those who read the item."""
+    merged = state.facts.get("merged", "")
+    if not merged:
+        return "Done"
+    proof = proof_of(read_mission(event for _, event in services.journal.events(state.mission)))
+    return f"Merged as {merged[:12]}" + (f"; {proof.label}: {proof.line}" if proof.line else "")
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """Run bd, one call at a time in a repository, none for ever, and read what it prints.
 
 A change is verified afterwards (see beads.py), and before each new attempt: what bd prints and its exit code are no
-proof. A call runs in a process group of its own, without input, and is ended with all of its group when it takes too
-long.
+proof.
 
 What it prints has had as many shapes as bd has had versions: an array, an object, or either in an envelope; errors as
 JSON on stdout or on stderr, or as text, with exit code 0 or 1; warnings before all of that.
@@ -12,22 +11,17 @@ We never run `init`, `migrate` or `doctor --fix`, and never say `--force`.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -36,8 +30,8 @@ from capsule.core.errors import PrerequisiteMissing, TrackerError
 from capsule.core.text import one_line, sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
-from capsule.system.umask import of_the_user
 from capsule.trackers._beads import Bead, bead_of, file_in, parsed, usual_row
+from capsule.trackers._program import call
 
 GET_BD = "https://github.com/steveyegge/beads"
 OLDEST = (0, 44)
@@ -46,10 +40,6 @@ EVERYTHING = "--limit=1000000"
 
 _BY_HAND = "`tracker: beads-file` in .capsule/config.yaml does without bd"
 _GET_ANOTHER = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
-_LARGEST = 256 * 1024 * 1024
-_GRACE = 2.0
-_LOOK = 1.0
-"""Seconds between two looks at how much it has printed."""
 _OWN_VARIABLES = ("BD_*", "BEADS_*", "DOLT_*")
 _ELSEWHERE = ("BEADS_DIR", "BEADS_DB", "BD_DB", "BEADS_DATABASE")
 """Would have us change the beads of another project."""
@@ -312,77 +302,18 @@ class Bd:
         return not (answer.late or answer.busy or any(kind.search(said) for kind in known)) and bool(answer.words)
 
     def _run(self, args: tuple[str, ...]) -> BdResult:
-        with held(self._lock, self.patience.turn), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            code = self._wait_for([self.program, *args], out, err)
-            return BdResult(args, code, _text(out), _text(err))
-
-    def _wait_for(self, argv: list[str], out: IO[bytes], err: IO[bytes]) -> int | None:
-        """Run it with files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
-        try:
-            with _STARTING:  # one that is started while we leave is seen by `_end_all` as well
-                process = subprocess.Popen(
-                    argv,
-                    cwd=self._root,
-                    env=self._env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                    umask=of_the_user(),
-                )
-                _UNDER_WAY.add(process)
-        except (OSError, ValueError) as fault:
-            why = fault.strerror if isinstance(fault, OSError) else str(fault)
-            raise TrackerError(f"`bd {argv[1]}` cannot be started: {why}.", f"Get a bd that runs: {GET_BD}") from None
-        deadline = time.monotonic() + self.patience.answer
-        try:
-            while (left := deadline - time.monotonic()) > 0:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    return process.wait(min(left, _LOOK))
-                _refuse_a_flood(out, err)
-            return None
-        finally:
-            if process.poll() is None:
-                _end(process)
-            _UNDER_WAY.discard(process)
-
-
-_STARTING = threading.Lock()
-_UNDER_WAY: set[subprocess.Popen[bytes]] = set()
-
-
-@atexit.register
-def _end_all() -> None:
-    """End calls at exit: a screen asks in a thread, and a person who leaves does not wait for the answer."""
-    _STARTING.acquire()  # for good: nothing is started any more
-    for process in [*_UNDER_WAY]:
-        if process.poll() is None:
-            _end(process)
+        with held(self._lock, self.patience.turn):
+            try:
+                code, out, err = call([self.program, *args], self._root, self._env, self.patience.answer)
+            except (OSError, ValueError) as fault:
+                why = fault.strerror if isinstance(fault, OSError) else str(fault)
+                hint = f"Get a bd that runs: {GET_BD}"
+                raise TrackerError(f"`bd {args[0]}` cannot be started: {why}.", hint) from None
+            return BdResult(args, code, out, err)
 
 
 _VERSIONS: dict[tuple[str, int], str] = {}
 """The version of each program, by path and time: it is asked once."""
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all of its group, first politely: it may be writing."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
-    process.wait()
-
-
-def _refuse_a_flood(*files: IO[bytes]) -> None:
-    if any(os.fstat(file.fileno()).st_size > _LARGEST for file in files):
-        raise TrackerError("bd printed more than can be read.", "See what `bd export` prints.")
-
-
-def _text(file: IO[bytes]) -> str:
-    _refuse_a_flood(file)
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from capsule.core.errors import CapsuleError
 from capsule.core.item import Blocked, Item, ItemValues, NewItem, Status
-from capsule.core.text import without_controls
+from capsule.core.text import cleaned
 from capsule.system.git import Git
 
 FOLDER = ".beads"
@@ -40,7 +40,6 @@ PARENT, BLOCKS, FOUND_IN = "parent-child", "blocks", "discovered-from"
 USUAL_NAMES = ("issues.jsonl", "beads.jsonl")
 _OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 AUTHOR = "capsule"
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -223,11 +222,6 @@ def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, .
 
 def status_of(bead: Bead) -> Status:
     return STATUSES.get(bead.status or "open", Status.BLOCKED)
-
-
-def cleaned(text: str) -> str:
-    """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
-    return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
 def remarks_of(bead: Bead) -> list[dict[str, Any]]:

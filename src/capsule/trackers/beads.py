@@ -39,7 +39,7 @@ from capsule.core.item import (
     lineage_of,
     with_holders,
 )
-from capsule.core.text import sentence
+from capsule.core.text import cleaned, sentence
 from capsule.core.tracker_traits import BEADS_EDITS, TrackerTraits
 from capsule.trackers import already_closed, lately_done, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
@@ -48,7 +48,6 @@ from capsule.trackers._beads import (
     FOUND_IN,
     Bead,
     bead_of,
-    cleaned,
     is_work,
     item_of,
     our_name,

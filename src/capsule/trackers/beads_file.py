@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Item, ItemValues, NewItem, Status, check_id, with_holders
+from capsule.core.text import cleaned
 from capsule.core.tracker_traits import BEADS_EDITS, TrackerTraits
 from capsule.system.clock import SystemClock
 from capsule.system.files import read_regular, sweep_temps, write_atomically
@@ -32,7 +33,6 @@ from capsule.trackers._beads import (
     Bead,
     bead_of,
     child_id,
-    cleaned,
     file_in,
     is_work,
     item_of,
