@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -315,6 +316,24 @@ def test_two_ideas_that_name_each_other_as_duplicates_do_not_both_vanish(a_backl
     said = a_backlog.run("--max-retries", "0")
     assert "WRK-001 was closed itself: duplicate of WRK-002" in said.err
     assert a_backlog.ids() == ["WRK-002"] and a_backlog.item("WRK-002").status is Status.BLOCKED
+
+
+@pytest.mark.promise("backlog.duplicate")
+def test_a_duplicate_stays_where_its_twin_is_closed_before_it_is_archived(a_backlog: BacklogProject) -> None:
+    """As two that are triaged at the same time do, and one that was killed between its triage and its archive."""
+    a_backlog.play({"triage": [turn("triage", item="WRK-002", duplicate_of="WRK-001")]}, "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Find an answer")
+    env = {"CRASH_AT": "before step_begun WRK-002/archive#1", "CRASH_SHARED": str(a_backlog.home / "points")}
+    words = [sys.executable, str(Path(__file__).parents[1] / "crash/driver.py"), "run", "WRK-002", "--output", "none"]
+    killed = subprocess.run(words, cwd=a_backlog.path, env=a_backlog.environment(**env), check=False)
+    assert (killed.returncode, a_backlog.moves("WRK-002")) == (-signal.SIGKILL, ["triage close"])
+    a_backlog.say("close", "WRK-001", "--reason", "duplicate of WRK-002")
+    said = a_backlog.run("--max-retries", "0")
+    assert "! WRK-002 goes back to triage: WRK-001 was closed itself: duplicate of WRK-002." in said.err
+    assert a_backlog.ids() == ["WRK-002"] and a_backlog.item("WRK-002").status is Status.BLOCKED
+    assert a_backlog.say("accept", "WRK-002", "known-duplicate", "--because", "Neither is needed.").code == 0
+    assert (a_backlog.run().code, a_backlog.ids()) == (0, [])
 
 
 @pytest.mark.promise("backlog.closed-dependencies", "backlog.answers")

@@ -239,6 +239,11 @@ def is_accepted(state: MissionState, piece: Evidence) -> bool:
     return bool(piece.tree) and acceptance_key(piece.check, piece.tree) in state.accepted
 
 
+def is_waived(state: MissionState, check: str) -> bool:
+    """Tell whether a person accepted a refuted claim of this check, for whichever tree."""
+    return any(key.startswith(acceptance_key(check, "")) for key in state.accepted)
+
+
 def halt_is_accepted(state: MissionState) -> bool:
     """Tell whether a person accepted all that the phase which stopped the mission was refuted by."""
     return bool(state.halt and _acceptances(state, state.halt.phase))
@@ -554,6 +559,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         item=event.item or state.item,
         unrecorded=None,
         returned=None,
+        closed_as="",
     )
 
 
