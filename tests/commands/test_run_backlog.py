@@ -196,7 +196,7 @@ def test_the_breaker_does_not_count_who_asks_for_the_same_a_third_time(a_backlog
 
 
 @pytest.mark.slow
-@pytest.mark.promise("screens.failed")
+@pytest.mark.promise("screens.failed", "screens.agree")
 def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: BacklogProject) -> None:
     for number in (1, 2):
         item = f"WRK-00{number}"
@@ -219,7 +219,9 @@ def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: Backlog
     assert watcher.journal
     watcher.journal.close()
     assert run.status is MissionStatus.FAILED
-    assert run_sentence(run) == "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
+    told = "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
+    took = re.findall(r"^  time +(.*)$", said.out, re.MULTILINE)
+    assert run_sentence(run) == ", ".join([told, *took]) and f"{told}, {took[0]}\n" in shown["report --run queue"]
 
 
 @pytest.mark.slow
@@ -1032,7 +1034,10 @@ def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_ba
 
 
 @pytest.mark.slow
-def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogProject) -> None:
+@pytest.mark.promise("screens.agree")
+def test_a_conflict_in_a_worktree_is_a_failure_on_every_screen_and_rebuilt_on_the_new_main(
+    a_backlog: BacklogProject,
+) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
     whole = {**honest()["build"][1]["write"], "answer": "42\n"}
@@ -1040,7 +1045,10 @@ def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogP
     a_backlog.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
     a_backlog.add()
     said = a_backlog.run()
-    assert "conflict with main in answer" in said.out, said.err
+    assert (said.code, "failed     WRK-001: conflict with main in answer" in said.out) == (1, True), said
+    report = a_backlog.say("report", "--run", "queue").out
+    assert "nothing else can be worked on (1 failed)" in report and "Missions: 1 (1 failed)" in report
+    assert a_backlog.say("show", "WRK-001").out.splitlines()[2].startswith("  ✗ failed at merge: conflict")
     assert a_backlog.run("WRK-001").code == 1
     said = a_backlog.run("WRK-001", "--rebase")
     assert said.code == 0, said.err
