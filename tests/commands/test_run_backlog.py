@@ -1049,10 +1049,33 @@ def test_a_conflict_in_a_worktree_is_a_failure_on_every_screen_and_rebuilt_on_th
     report = a_backlog.say("report", "--run", "queue").out
     assert "nothing else can be worked on (1 failed)" in report and "Missions: 1 (1 failed)" in report
     assert a_backlog.say("show", "WRK-001").out.splitlines()[2].startswith("  ✗ failed at merge: conflict")
-    assert a_backlog.run("WRK-001").code == 1
+    assert_clear(a_backlog.run("WRK-001"), 1, "conflict with main in answer", "Go on: capsule run WRK-001 --rebase")
     said = a_backlog.run("WRK-001", "--rebase")
     assert said.code == 0, said.err
     assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge.by-hand")
+def test_a_conflict_of_an_item_that_is_settled_by_hand_is_merged_once_it_is_unblocked(
+    a_backlog: BacklogProject,
+) -> None:
+    """Main has changed the backlog and its worklog since: `git merge main` brings them along."""
+    a_backlog.settings("workspace: {publish: merge}")
+    theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
+    a_backlog.play(honest(review=[turn("review", run=[theirs])]))
+    a_backlog.add()
+    assert "conflict with main in answer" in a_backlog.run().out
+    where = a_backlog.path / ".capsule/worktrees/WRK-001"
+    with pytest.raises(AssertionError, match="git merge"):
+        a_backlog.git("merge", "-q", "main", cwd=where)
+    (where / "answer").write_text("42\n")
+    a_backlog.git("add", "answer", cwd=where)
+    a_backlog.git("commit", "-q", "-m", "settled", cwd=where)
+    assert a_backlog.say("unblock", "WRK-001").code == 0
+    said = a_backlog.run("WRK-001")
+    assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
+    assert a_backlog.status() == "" and a_backlog.subjects()[-1].startswith("Merge WRK-001")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from capsule.adapters import Order
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
-from capsule.app.missions import known_mission, mission_state, states_of
+from capsule.app.missions import known_mission, mission_state, next_command, states_of
 from capsule.app.ordering import queued
 from capsule.app.overlap import overlaps
 from capsule.app.planning import (
@@ -140,8 +140,8 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
         raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
     if place and place.item.blocked:
         hints = {HELD: f"Settle it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
-        answer = f'Answer it: capsule unblock {item_id} --notes "..."'
-        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, answer))
+        helps = next_command(project, item_id) or f'capsule unblock {item_id} --notes "..."'
+        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, f"Go on: {helps}"))
 
 
 def _rebuild(run: RunContext, item: Item) -> None:

@@ -143,6 +143,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
     """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
+    let_go_on: bool = False
+    """A person unblocked the item and no step has begun since: what they changed in the worktree is theirs."""
     facts: dict[str, str] = {}
     observations: dict[str, Observation] = {}
     summary: str = ""
@@ -295,7 +297,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
 def _begun(state: MissionState, event: StepBegun) -> MissionState:
     """Charge a step that began and never ended with an unknown amount."""
     spent = _paid(state, state.begun.phase, None) if state.unaccounted and state.begun else state.spent
-    return replace(state, begun=event, spent=spent, unaccounted=event.spawns)
+    return replace(state, begun=event, spent=spent, unaccounted=event.spawns, let_go_on=False)
 
 
 def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spending]:
@@ -591,6 +593,7 @@ def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionS
         findings=afresh(state.findings),
         feedback=feedback,
         halt=Halt(next(iter(remaining), ""), Move.PARK, item.blocked.reason) if item.blocked else None,
+        let_go_on=halt is not None and not item.blocked,
     )
 
 

@@ -13,7 +13,7 @@ from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, TwinClosed, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
-from capsule.core.item import stands_at, twin_of
+from capsule.core.item import Item, stands_at, twin_of
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, is_waived
@@ -156,7 +156,17 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     known = state.item
     if guarded(known) == guarded(found) and (known.title, known.description) == (found.title, found.description):
         return False
-    now = edited_by_hand(state, services)
+    _moved(state, services, found, edited_by_hand(state, services))
+    return True
+
+
+def adopt_edits(state: MissionState, services: Services) -> None:
+    """Take over what a person changed in the worktree of an item that they unblocked, as by settling a conflict."""
+    if state.let_go_on and not state.workflow.publishes_steps and (now := edited_by_hand(state, services)):
+        _moved(state, services, state.item, now)
+
+
+def _moved(state: MissionState, services: Services, found: Item, now: Checkpoint | None) -> None:
     moved = MovedByHand(
         at=services.clock.now(),
         what="item",
@@ -167,7 +177,6 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
         approved=approved_with_edits(state, now, services) if now else {},
     )
     note(services, state.mission, moved)
-    return True
 
 
 def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:
