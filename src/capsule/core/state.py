@@ -143,6 +143,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
     """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
+    answer: str = ""
+    """What a person answered when they let it go on, until a step has ended since."""
     let_go_on: bool = False
     """A person unblocked the item and no step has begun since: what they changed in the worktree is theirs."""
     facts: dict[str, str] = {}
@@ -314,6 +316,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
     state = replace(
         state,
         begun=None,
+        answer="",
         spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
         unaccounted=False,
         runs={**state.runs, event.phase: event.run},
@@ -478,6 +481,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     state = replace(
         state,
         halt=None,
+        answer=event.notes or state.answer,
         checkpoint=event.checkpoint or state.checkpoint,
         item=event.item or state.item,
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
