@@ -665,6 +665,25 @@ def test_a_reverted_archive_commit_brings_the_item_back_to_its_phase(a_backlog: 
     )
 
 
+@pytest.mark.slow
+@pytest.mark.promise("backlog.reverted-archive")
+def test_a_reverted_merge_brings_the_item_back_to_be_started_over(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workspace: {publish: merge}")
+    a_backlog.play(honest(build=2 * honest()["build"]))
+    a_backlog.add()
+    assert a_backlog.run().code == 0
+    a_backlog.git("revert", "--no-edit", "-m", "1", "HEAD")
+    assert a_backlog.item().status is Status.IN_PROGRESS
+    before = a_backlog.head()
+    for words in ((), ("WRK-001",)):
+        said = a_backlog.run(*words)
+        assert (said.code, "WRK-001 stands at merge, and its work is not here." in said.out) == (1, True), said
+        assert "next       capsule run WRK-001 --fresh\n" in said.out
+    assert (a_backlog.head(), a_backlog.status()) == (before, "")
+    said = a_backlog.run("WRK-001", "--fresh")
+    assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
+
+
 @pytest.mark.promise("004-agents.bad-exit")
 def test_a_valid_result_is_respected_although_the_agent_failed(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(triage=[{**honest()["triage"][0], "exit": 7}]))

@@ -160,13 +160,14 @@ def _start_anew(run: RunContext, item: Item) -> None:
     """Let an item of a backlog begin again at its first phase; what its mission had in its worktree is salvaged."""
     project = run.project
     state = mission_state(project, item.id)
-    if not state.under_way:
+    if not (state.under_way or (state.finished and item.phase)):  # its merge may have been reverted
         return
     entry = state.workflow.entry()
     if state.workflow.publishes_steps:
         hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
         raise Refused(f"What was done for {item.id} is committed already.", hint)
-    _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
+    if state.under_way:
+        _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:
         values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}
         _tell_all(run, move(held, "ADVANCE", "Starts over", values, no_commit=False).warnings)

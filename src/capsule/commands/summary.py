@@ -79,25 +79,25 @@ def queue_summary(report: RunReport, project: Project) -> str:
     waiting = [*report.blocked, *report.failed]
     if waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
-        rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""), project)))
+        rows.append(("next", _way_on(waiting[0], item, report.stuck[waiting[0]], project)))
     return _laid_out(f"Run ended: {report.ended_because}.", rows)
 
 
 def _way_on(item_id: str, item: Item | None, why: str, project: Project) -> str:
     """Return the command that helps an item which waits for a human, or for money: the one that `show` names."""
-    spent = _SPENT.match(why)
-    if spent and not (item and item.blocked):
-        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
-    if why.startswith(ELSEWHERE):
-        return f"capsule logs {item_id} -f"
     if item and item.blocked and item.blocked.kind == "decision":
         return f"capsule approve {item_id}"
     with MissionReader(project) as reader:
         history = reader.history(item_id)
     if history.state.halt:
         return history.summary(NOBODY, history.last).next
+    spent = _SPENT.match(why)
+    if spent and not (item and item.blocked):
+        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
+    if why.startswith(ELSEWHERE):
+        return f"capsule logs {item_id} -f"
     if item and not item.blocked:
-        return f"capsule run {item_id}"
+        return f"capsule run {item_id}{' --fresh' if why.endswith(' --fresh') else ''}"
     return f'capsule unblock {item_id} --notes "..."'
 
 
