@@ -401,6 +401,8 @@ class StateCommit(Struct, frozen=True):
     """Paths that differ between its head and its tree are part of the commit."""
     judged: str = ""
     """The tree, artefacts left out, that the work was judged as: BranchMoved where the commit would hold another."""
+    twin: str = ""
+    """The item that stands for one that is closed as its duplicate: TwinClosed where it was closed itself."""
 
 
 class StateWritten(Struct, frozen=True):

@@ -228,6 +228,7 @@ def test_a_mission_ended_by_hand_with_its_item_is_not_to_be_run_again(a_halted_m
     assert a_halted_mission.say("show", ITEM).out.splitlines()[-1] == f"next:       capsule run {ITEM}"
 
 
+@pytest.mark.promise("processes.answers")
 def test_a_mission_that_halted_goes_on_with_the_notes_of_whoever_let_it(a_halted_mission: Project) -> None:
     """The queue leaves it alone until then; what was mended by hand until then is kept."""
     project = a_halted_mission
@@ -246,3 +247,7 @@ def test_a_mission_that_halted_goes_on_with_the_notes_of_whoever_let_it(a_halted
     assert answer.code == 0, answer
     assert (project.answer(), project.status_of()) == ("42", "closed")
     assert project.git("show", "main:tests/mended") == "by hand"
+    logs = project.path / ".capsule/logs" / ITEM
+    told = (logs / "worklog.md").read_text().partition("### Phase 3: execute")[2].partition("\n### ")[0]
+    assert told.count("- Answered by a person: Use the other disk.\n") == 1
+    assert "Use the other disk." in (logs / "summary.md").read_text()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,7 +196,7 @@ def test_the_breaker_does_not_count_who_asks_for_the_same_a_third_time(a_backlog
 
 
 @pytest.mark.slow
-@pytest.mark.promise("screens.failed")
+@pytest.mark.promise("screens.failed", "screens.agree")
 def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: BacklogProject) -> None:
     for number in (1, 2):
         item = f"WRK-00{number}"
@@ -218,7 +219,9 @@ def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: Backlog
     assert watcher.journal
     watcher.journal.close()
     assert run.status is MissionStatus.FAILED
-    assert run_sentence(run) == "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
+    told = "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
+    took = re.findall(r"^  time +(.*)$", said.out, re.MULTILINE)
+    assert run_sentence(run) == ", ".join([told, *took]) and f"{told}, {took[0]}\n" in shown["report --run queue"]
 
 
 @pytest.mark.slow
@@ -315,6 +318,24 @@ def test_two_ideas_that_name_each_other_as_duplicates_do_not_both_vanish(a_backl
     said = a_backlog.run("--max-retries", "0")
     assert "WRK-001 was closed itself: duplicate of WRK-002" in said.err
     assert a_backlog.ids() == ["WRK-002"] and a_backlog.item("WRK-002").status is Status.BLOCKED
+
+
+@pytest.mark.promise("backlog.duplicate")
+def test_a_duplicate_stays_where_its_twin_is_closed_before_it_is_archived(a_backlog: BacklogProject) -> None:
+    """As two that are triaged at the same time do, and one that was killed between its triage and its archive."""
+    a_backlog.play({"triage": [turn("triage", item="WRK-002", duplicate_of="WRK-001")]}, "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Find an answer")
+    env = {"CRASH_AT": "before step_begun WRK-002/archive#1", "CRASH_SHARED": str(a_backlog.home / "points")}
+    words = [sys.executable, str(Path(__file__).parents[1] / "crash/driver.py"), "run", "WRK-002", "--output", "none"]
+    killed = subprocess.run(words, cwd=a_backlog.path, env=a_backlog.environment(**env), check=False)
+    assert (killed.returncode, a_backlog.moves("WRK-002")) == (-signal.SIGKILL, ["triage close"])
+    a_backlog.say("close", "WRK-001", "--reason", "duplicate of WRK-002")
+    said = a_backlog.run("--max-retries", "0")
+    assert "! WRK-002 goes back to triage: WRK-001 was closed itself: duplicate of WRK-002." in said.err
+    assert a_backlog.ids() == ["WRK-002"] and a_backlog.item("WRK-002").status is Status.BLOCKED
+    assert a_backlog.say("accept", "WRK-002", "known-duplicate", "--because", "Neither is needed.").code == 0
+    assert (a_backlog.run().code, a_backlog.ids()) == (0, [])
 
 
 @pytest.mark.promise("backlog.closed-dependencies", "backlog.answers")
@@ -642,6 +663,25 @@ def test_a_reverted_archive_commit_brings_the_item_back_to_its_phase(a_backlog: 
         a_backlog.moves()[-2:] == ["review advance", "archive advance"]
         and a_backlog.moves().count("review advance") == 2
     )
+
+
+@pytest.mark.slow
+@pytest.mark.promise("backlog.reverted-archive")
+def test_a_reverted_merge_brings_the_item_back_to_be_started_over(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workspace: {publish: merge}")
+    a_backlog.play(honest(build=2 * honest()["build"]))
+    a_backlog.add()
+    assert a_backlog.run().code == 0
+    a_backlog.git("revert", "--no-edit", "-m", "1", "HEAD")
+    assert a_backlog.item().status is Status.IN_PROGRESS
+    before = a_backlog.head()
+    for words in ((), ("WRK-001",)):
+        said = a_backlog.run(*words)
+        assert (said.code, "WRK-001 stands at merge, and its work is not here." in said.out) == (1, True), said
+        assert "next       capsule run WRK-001 --fresh\n" in said.out
+    assert (a_backlog.head(), a_backlog.status()) == (before, "")
+    said = a_backlog.run("WRK-001", "--fresh")
+    assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
 
 
 @pytest.mark.promise("004-agents.bad-exit")
@@ -1013,7 +1053,10 @@ def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_ba
 
 
 @pytest.mark.slow
-def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogProject) -> None:
+@pytest.mark.promise("screens.agree")
+def test_a_conflict_in_a_worktree_is_a_failure_on_every_screen_and_rebuilt_on_the_new_main(
+    a_backlog: BacklogProject,
+) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
     whole = {**honest()["build"][1]["write"], "answer": "42\n"}
@@ -1021,11 +1064,37 @@ def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogP
     a_backlog.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
     a_backlog.add()
     said = a_backlog.run()
-    assert "conflict with main in answer" in said.out, said.err
-    assert a_backlog.run("WRK-001").code == 1
+    assert (said.code, "failed     WRK-001: conflict with main in answer" in said.out) == (1, True), said
+    report = a_backlog.say("report", "--run", "queue").out
+    assert "nothing else can be worked on (1 failed)" in report and "Missions: 1 (1 failed)" in report
+    assert a_backlog.say("show", "WRK-001").out.splitlines()[2].startswith("  ✗ failed at merge: conflict")
+    assert_clear(a_backlog.run("WRK-001"), 1, "conflict with main in answer", "Go on: capsule run WRK-001 --rebase")
     said = a_backlog.run("WRK-001", "--rebase")
     assert said.code == 0, said.err
     assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge.by-hand")
+def test_a_conflict_of_an_item_that_is_settled_by_hand_is_merged_once_it_is_unblocked(
+    a_backlog: BacklogProject,
+) -> None:
+    """Main has changed the backlog and its worklog since: `git merge main` brings them along."""
+    a_backlog.settings("workspace: {publish: merge}")
+    theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
+    a_backlog.play(honest(review=[turn("review", run=[theirs])]))
+    a_backlog.add()
+    assert "conflict with main in answer" in a_backlog.run().out
+    where = a_backlog.path / ".capsule/worktrees/WRK-001"
+    with pytest.raises(AssertionError, match="git merge"):
+        a_backlog.git("merge", "-q", "main", cwd=where)
+    (where / "answer").write_text("42\n")
+    a_backlog.git("add", "answer", cwd=where)
+    a_backlog.git("commit", "-q", "-m", "settled", cwd=where)
+    assert a_backlog.say("unblock", "WRK-001").code == 0
+    said = a_backlog.run("WRK-001")
+    assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
+    assert a_backlog.status() == "" and a_backlog.subjects()[-1].startswith("Merge WRK-001")
 
 
 @pytest.mark.slow

@@ -103,6 +103,20 @@ def test_an_agent_that_nobody_knows_is_told_from_those_that_are_known(
 # ── what it is told
 
 
+@pytest.mark.promise("evidence.trailers")
+def test_the_model_that_was_asked_for_is_told_where_the_agent_tells_none(
+    tmp_path: Path, supervisor: SupervisorClient
+) -> None:
+    for more, told in (
+        ({"model_args": ("--model", "{model}")}, "large"),
+        ({"model_args": ("--model={model}",)}, "large"),
+        ({}, ""),
+    ):
+        agent = an_agent(supervisor, tmp_path, "true", **more)
+        usage = agent.run(a_briefing(tmp_path, model="large")).usage
+        assert usage and usage.model == told
+
+
 def test_a_model_is_named_only_where_one_is_chosen(tmp_path: Path, supervisor: SupervisorClient) -> None:
     agent = an_agent(supervisor, tmp_path, "true", model_args=("--model", "{model}"))
     assert "--model" not in agent.describe(a_briefing(tmp_path))

@@ -13,7 +13,7 @@ import pytest
 
 from capsule.adapters import ClaimedState, StateCommit, StateStore, StateWritten
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
-from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError
+from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError, TwinClosed
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
 from capsule.core.signal import FollowUp
@@ -112,7 +112,7 @@ def office(a_repo: Repo) -> Office:
 
 
 def entry(status: str = "ready", key: str = "x-1/triage#1", *more: Assignment, **facts: object) -> StateCommit:
-    known = {"work", "branch", "since", "judged"} & set(facts)
+    known = {"work", "branch", "since", "judged", "twin"} & set(facts)
     assert known == set(facts)
     return StateCommit(key, f"[X-1][TRIAGE] {status}", (Assign("X-1", {"status": status}), *more), **facts)  # type: ignore[arg-type]
 
@@ -403,6 +403,23 @@ def test_book_keeping_of_others_is_no_move_of_the_branch(worked: Worked) -> None
     judged = worked.judged(point, worked.office.start)
     worked.office.again().write(StateCommit("add/1", "add", (Exists("k", {"title": "another"}),)))
     assert worked.write(point, judged=judged).commit == worked.repo.head()
+
+
+@pytest.mark.promise("backlog.duplicate")
+def test_an_item_is_not_closed_as_the_duplicate_of_one_that_is_closed(office: Office) -> None:
+    store = GitStateStore(
+        Git.find(office.repo.path),
+        rewrite,
+        understand,
+        OWN,
+        now,
+        closed_as=lambda name: {"X-2": "duplicate of X-1"}.get(name, ""),
+    )
+    with pytest.raises(TwinClosed, match="X-2 was closed itself: duplicate of X-1"):
+        store.write(entry(twin="X-2"))
+    assert office.commits() == []
+    before_it = office.state_store.write(entry()).commit
+    assert store.write(entry(twin="X-2")).commit == before_it, "it was closed first, and the process was killed"
 
 
 # The user is at work in the checkout

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.costs import grows_linearly
 
 from capsule.core.decide import Guardrails
 from capsule.core.item import HELD, Assessment, Blocked, Item, Status, as_shown
@@ -279,3 +281,12 @@ def test_a_run_will_come_to_what_waits_only_for_what_it_can_work_on() -> None:
     assert within_reach(places, ["a"]) == {"b", "c", "m", "n"}
     assert within_reach(places, ["a"], only={"a", "b", "n"}) == {"b"}
     assert within_reach(places, []) == {"m", "n"}
+
+
+@pytest.mark.promise("speed.linear")
+def test_what_a_run_will_come_to_costs_linear_time() -> None:
+    def reaching(number: int) -> Callable[[], object]:
+        places = queue([item("t0"), *(item(f"t{n}", dependencies=(f"t{n - 1}",)) for n in range(1, number))])
+        return lambda: within_reach(places, ())
+
+    assert grows_linearly(reaching, 300, 3_000)

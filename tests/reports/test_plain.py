@@ -125,6 +125,9 @@ def test_everything_else_that_happens_is_told_too() -> None:
         "tests on tttttttttttt: red (0.5 s)": Observed(at=AT, key="k", observation=observation),
         "x-1 resumes.": Reopened(at=AT),
         "x-1 resumes, with your changes.": Reopened(at=AT, checkpoint=HERE),
+        "! x-1 goes back to code: main changed the same lines": Rebased(
+            at=AT, base="n" * 40, checkpoint=HERE, re_enter="code", why="main changed the same lines\nof a file"
+        ),
         "was rebuilt on nnnnnnnnnnnn; it resumes at code.": Rebased(
             at=AT, base="n" * 40, checkpoint=HERE, re_enter="code"
         ),

@@ -92,7 +92,7 @@ def test_what_was_merged_on_red_is_told_with_the_merge() -> None:
 def test_a_run_is_told_when_it_begins_and_when_it_ends() -> None:
     began, over = list(changes(Board(), busy().board)), list(changes(busy().board, finished().board))
     assert "campaign shop-1: running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1" in began
-    assert "queue: ended: nothing is left to do (1 failed, 1 done), 8 of 100 agents" in over
+    assert "queue: ended: nothing is left to do (1 failed, 1 done), 8 of 100 agents, 1 min 40 s" in over
 
 
 def test_of_many_that_ended_the_last_are_told_and_the_rest_counted() -> None:

@@ -31,6 +31,7 @@ from capsule.reports.show import show_lines
 from capsule.reports.style import Style
 from capsule.tui.lines import mission_line, past_line
 from capsule.tui.mission import mission_lines
+from capsule.tui.run_view import job_lines
 from tests.conftest import Repo
 from tests.told import PAID, Told, a_long_story, part_of, prepared
 
@@ -50,6 +51,10 @@ def finished() -> Story:
 
 def refuted_and_retried() -> Story:
     return Story(prepared().refuted(usage=PAID, seconds=95).delivered())
+
+
+def retried_and_running() -> Story:
+    return Story(prepared().refuted(usage=PAID, seconds=95).begin().pass_time(40), running=True)
 
 
 def parked() -> Story:
@@ -100,7 +105,15 @@ def with_a_part() -> Story:
 
 
 STORIES = (
-    *(finished, refuted_and_retried, parked, parked_overnight_and_finished, parked_overnight_and_running, failed),
+    *(
+        finished,
+        refuted_and_retried,
+        retried_and_running,
+        parked,
+        parked_overnight_and_finished,
+        parked_overnight_and_running,
+        failed,
+    ),
     *(killed_overnight_and_finished, stopped_overnight_and_finished, stopped, waiting, a_long_one, with_a_part),
 )
 
@@ -118,6 +131,7 @@ class Shown(NamedTuple):
     pane: str
     row: str
     past: str
+    job: str
     page: str
 
 
@@ -144,6 +158,7 @@ def on_every_screen(story: Story) -> Shown:
         pane="\n".join(line.plain for line in mission_lines(on_board, WIDTH, whole=False)),
         row=mission_line(on_board, WIDTH, 8).plain,
         past=past_line(on_board, WIDTH, 8).plain,
+        job="".join(line.plain for line in job_lines([on_board], WIDTH, 9)),
         page=summary_page(told.events),
     )
 
@@ -186,6 +201,7 @@ def test_every_screen_has_the_same_word_and_sign_for_a_mission(story: Story) -> 
         row=found(rf"^(\S {WORDS})", shown.row),
         past=found(rf"\d  (\S {WORDS})", shown.past),
     )
+    assert not story.running or shown.job.startswith(f"{status.sign} ")
     same(json=str(shown.told["state"]), show=str(shown.shown["state"]), expected=status.value)
     same(show=found(r"\n  (\S) ", shown.show), board=found(r"\n  (\S) ", shown.board), expected=status.sign)
 
@@ -230,8 +246,8 @@ def test_every_screen_names_the_attempt_that_is_under_way_or_was_the_last(story:
     row = re.search(r" #(\d+) ", shown.row)
     same(show=number, pane=pane[1] if pane else "1", row=row[1] if row else "1")
     if story.running:
-        board = re.search(r", attempt (\d+);", shown.board)
-        same(show=number, board=board[1] if board else "1")
+        board, job = re.search(r", attempt (\d+);", shown.board), re.search(r" #(\d+) ", shown.job)
+        same(show=number, board=board[1] if board else "1", job=job[1] if job else "1")
 
 
 @pytest.mark.promise("screens.agree")
@@ -263,7 +279,7 @@ def test_every_screen_has_the_same_time_and_parked_time_is_not_work(story: Story
         **ends,
     )
     if story.running:
-        same(markdown=active, board=found(r"; (.*) in all", shown.board))
+        same(markdown=active, board=found(r"; (.*) in all", shown.board), job=found(DURATION, shown.job))
     assert shown.told["busy_seconds"] < NIGHT
 
 
@@ -282,6 +298,7 @@ def test_every_screen_has_the_same_cost(story: Story) -> None:
         pane=found(r"\$(\d+\.\d\d)", shown.pane.splitlines()[1]),
         row=found(r"\$(\d+\.\d\d)", shown.row),
         past=found(r"\$(\d+\.\d\d)", shown.past),
+        **({"job": found(r"\$(\d+\.\d\d)", shown.job)} if story.running else {}),
     )
 
 

@@ -299,6 +299,28 @@ def test_a_lock_of_a_living_git_stays(a_repo: Repo, git: Git, monkeypatch: pytes
         living.communicate()
 
 
+def test_a_lock_that_its_owner_lets_go_of_was_not_removed(a_repo: Repo) -> None:
+    """As where two missions run: a git of the one moves a branch while the other looks for locks."""
+    lock, enough, missed = a_repo.path / ".git/HEAD.lock", threading.Event(), 0
+
+    def come_and_go() -> None:
+        nonlocal missed
+        while not enough.wait(0.0005):
+            lock.touch()
+            enough.wait(0.0005)
+            try:
+                lock.unlink()
+            except FileNotFoundError:
+                missed += 1
+
+    owner = threading.Thread(target=come_and_go)
+    owner.start()
+    removed = sum(git_locks.clear_if_stale(lock, a_repo.path / ".git", [], older_than=0) for _ in range(100))
+    enough.set()
+    owner.join()
+    assert removed == missed
+
+
 def test_only_locks_of_gits_are_ever_removed(a_repo: Repo) -> None:
     common = a_repo.path / ".git"
     for name in ("capsule/locks/main.lock", "objects/x.lock", "../package.lock"):

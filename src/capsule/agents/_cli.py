@@ -158,6 +158,12 @@ class CliAgent(ABC):
     def model(self, briefing: Briefing) -> str:
         return briefing.model or self.connection.chosen_model or self._phase(briefing).model or self.options.model
 
+    def _asked_for(self, briefing: Briefing, invocation: Invocation) -> str:
+        """Return the model that the command line names; some CLIs do not tell which one they used."""
+        model = self.model(briefing)
+        named = (arg == model or arg.endswith(f"={model}") for arg in invocation.argv)
+        return model if model and any(named) else ""
+
     def args(self, briefing: Briefing) -> tuple[str, ...]:
         return (*self.options.args, *self._phase(briefing).args)
 
@@ -175,7 +181,8 @@ class CliAgent(ABC):
         files = Files.of(folder / log.name, self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
-            ended = self._supervised(self.invocation(briefing), briefing, files, scratch)
+            invocation = self.invocation(briefing)
+            ended = self._supervised(invocation, briefing, files, scratch)
             fault = sandbox_error(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
             if self.connection.sandbox and fault:  # it failed before the agent started: no answer of the agent's
                 reason = f"The sandbox could not be made: {fault}."
@@ -188,6 +195,8 @@ class CliAgent(ABC):
                 used = self.recorded_usage(scratch)
                 usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
                 transcript = replace(transcript, usage=usage)
+        if transcript.usage and not transcript.usage.model and (model := self._asked_for(briefing, invocation)):
+            transcript = replace(transcript, usage=replace(transcript.usage, model=model))
         _show_in_worktree(briefing, (files.log, files.printed, files.errors))
         return transcript
 

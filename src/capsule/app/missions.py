@@ -45,6 +45,16 @@ def _replayed(journal: SqliteJournal, mission: str) -> MissionState:
     return replay(event for _, event in journal.events(mission))
 
 
+def next_command(project: Project, mission: str) -> str:
+    """Return the command that helps a mission which has halted, as `show` names it; '' for any other."""
+    from capsule.core.history import NOBODY, read_mission  # noqa: PLC0415 - start-up of `status`
+
+    journal = project.journal(read_only=True)
+    history = read_mission(event for _, event in journal.events(mission))
+    journal.close()
+    return history.summary(NOBODY, history.last).next if history.state.halt else ""
+
+
 def known_mission(project: Project, mission: str) -> MissionState:
     """Replay a mission; refuse where there is none."""
     state = mission_state(project, mission)

@@ -100,6 +100,9 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     if item.phase and item.phase.lower() not in workflow.names():  # mistyped, it must not be taken for the first one
         hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
         raise CapsuleError(f"{item_id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
+    if item.phase and not going_on and workflow.phase(item.phase.lower()).doer == "do":  # taken out of main again
+        hint = f"Start it over: capsule run {item_id} --fresh"
+        raise Refused(f"{item_id} stands at {item.phase}, and its work is not here.", hint)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
         if workflow.publishes_steps and into != project.branch:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from capsule.adapters import Order
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
-from capsule.app.missions import known_mission, mission_state, states_of
+from capsule.app.missions import known_mission, mission_state, next_command, states_of
 from capsule.app.ordering import queued
 from capsule.app.overlap import overlaps
 from capsule.app.planning import (
@@ -142,8 +142,8 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
         raise Refused(f"{item_id} {place.why}.", f"Run that first, or remove the dependency from {item_id}.")
     if place and place.item.blocked:
         hints = {HELD: f"Resolve it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
-        answer = f'Answer it: capsule unblock {item_id} --notes "..."'
-        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, answer))
+        helps = next_command(project, item_id) or f'capsule unblock {item_id} --notes "..."'
+        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, f"Go on: {helps}"))
 
 
 def _rebuild(run: RunContext, item: Item) -> None:
@@ -162,13 +162,14 @@ def _start_anew(run: RunContext, item: Item) -> None:
     """Let an item of a backlog begin again at its first phase; what its mission had in its worktree is salvaged."""
     project = run.project
     state = mission_state(project, item.id)
-    if not state.under_way:
+    if not (state.under_way or (state.finished and item.phase)):  # its merge may have been reverted
         return
     entry = state.workflow.entry()
     if state.workflow.publishes_steps:
         hint = f"Move it back to the phase to redo: capsule advance {item.id} --to {entry}"
         raise Refused(f"What was done for {item.id} is committed already.", hint)
-    _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
+    if state.under_way:
+        _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:
         values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}
         _tell_all(run, move(held, "ADVANCE", "Starts over", values, no_commit=False).warnings)

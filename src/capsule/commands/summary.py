@@ -135,7 +135,7 @@ def queue_summary(report: RunReport, project: Project) -> str:
     waiting = [*report.blocked, *report.failed]
     if waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
-        rows.append(("next", _next_command(waiting[0], item, report.blocked.get(waiting[0], ""), project)))
+        rows.append(("next", _next_command(waiting[0], item, report.stuck[waiting[0]], project)))
     return _laid_out(f"{_sign(report)} Run ended: {report.ended_because}.", [_score(report, project)], rows)
 
 
@@ -169,19 +169,19 @@ def _score(report: RunReport, project: Project) -> str:
 
 def _next_command(item_id: str, item: Item | None, why: str, project: Project) -> str:
     """Return the command that helps an item which waits for a human, or for money: the one that `show` names."""
-    spent = _SPENT.match(why)
-    if spent and not (item and item.blocked):
-        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
-    if why.startswith(ELSEWHERE):
-        return f"capsule logs {item_id} -f"
     if item and item.blocked and item.blocked.kind == "decision":
         return f"capsule approve {item_id}"
     with MissionReader(project) as reader:
         history = reader.history(item_id)
     if history.state.halt:
         return history.summary(NOBODY, history.last).next
+    spent = _SPENT.match(why)
+    if spent and not (item and item.blocked):
+        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
+    if why.startswith(ELSEWHERE):
+        return f"capsule logs {item_id} -f"
     if item and not item.blocked:
-        return f"capsule run {item_id}"
+        return f"capsule run {item_id}{' --fresh' if why.endswith(' --fresh') else ''}"
     return f'capsule unblock {item_id} --notes "..."'
 
 

@@ -79,6 +79,10 @@ class BranchMoved(CapsuleError):
     """A branch has moved, so the work would be committed on top of something it was not tested with."""
 
 
+class TwinClosed(CapsuleError):
+    """The item that another one is closed as a duplicate of was closed itself meanwhile: both would be gone."""
+
+
 class WorkspaceBroken(CapsuleError):
     """An agent left its worktree in a state that cannot be recorded or delivered; the phase ends in an ERROR."""
 

@@ -91,9 +91,18 @@ def within_reach(
     }
     running = {*under_way}
     reached = running | {place.item.id for place in asked if place.actionable}
-    while more := {name for name, others in needs.items() if others and reached.issuperset(others)} - reached:
-        reached |= more
-    return reached - running - {place.item.id for place in asked if is_container(place.item)}
+    left = {name: {*others} - reached for name, others in needs.items() if others and name not in reached}
+    after: dict[str, list[str]] = {}
+    for name, others in left.items():
+        for other in others:
+            after.setdefault(other, []).append(name)
+    found = [name for name, others in left.items() if not others]
+    for name in found:  # grows as we go
+        for other in after.get(name, ()):
+            left[other].discard(name)
+            if not left[other]:
+                found.append(other)
+    return (reached | {*found}) - running - {place.item.id for place in asked if is_container(place.item)}
 
 
 def in_order(

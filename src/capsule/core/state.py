@@ -143,6 +143,10 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
     """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
+    answer: str = ""
+    """What a person answered when they let it go on, until a step has ended since."""
+    let_go_on: bool = False
+    """A person unblocked the item and no step has begun since: what they changed in the worktree is theirs."""
     facts: dict[str, str] = {}
     observations: dict[str, Observation] = {}
     summary: str = ""
@@ -239,6 +243,11 @@ def is_accepted(state: MissionState, piece: Evidence) -> bool:
     return bool(piece.tree) and acceptance_key(piece.check, piece.tree) in state.accepted
 
 
+def is_waived(state: MissionState, check: str) -> bool:
+    """Tell whether a person accepted a refuted claim of this check, for whichever tree."""
+    return any(key.startswith(acceptance_key(check, "")) for key in state.accepted)
+
+
 def halt_is_accepted(state: MissionState) -> bool:
     """Tell whether a person accepted all that the phase which stopped the mission was refuted by."""
     return bool(state.halt and _acceptances(state, state.halt.phase))
@@ -290,7 +299,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
 def _begun(state: MissionState, event: StepBegun) -> MissionState:
     """Charge a step that began and never ended with an unknown amount."""
     spent = _paid(state, state.begun.phase, None) if state.unaccounted and state.begun else state.spent
-    return replace(state, begun=event, spent=spent, unaccounted=event.spawns)
+    return replace(state, begun=event, spent=spent, unaccounted=event.spawns, let_go_on=False)
 
 
 def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spending]:
@@ -307,6 +316,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
     state = replace(
         state,
         begun=None,
+        answer="",
         spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
         unaccounted=False,
         runs={**state.runs, event.phase: event.run},
@@ -471,6 +481,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     state = replace(
         state,
         halt=None,
+        answer=event.notes or state.answer,
         checkpoint=event.checkpoint or state.checkpoint,
         item=event.item or state.item,
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
@@ -554,6 +565,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         item=event.item or state.item,
         unrecorded=None,
         returned=None,
+        closed_as="",
     )
 
 
@@ -585,6 +597,7 @@ def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionS
         findings=afresh(state.findings),
         feedback=feedback,
         halt=Halt(next(iter(remaining), ""), Move.PARK, item.blocked.reason) if item.blocked else None,
+        let_go_on=halt is not None and not item.blocked,
     )
 
 

@@ -60,8 +60,8 @@ def section_of(workflow: Workflow, phase: str) -> str:
     return f"Phase {numbered.index(phase) + 1}: {phase}"
 
 
-def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
-    """Write Capsule's own entry: what was claimed, what was seen, what follows."""
+def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str, *, answer: str = "") -> str:
+    """Write Capsule's own entry: what a person answered before it, what was claimed, what was seen, what follows."""
     reason = _whole(decision.reason) if decision.move in HALTS else _one_line(decision.reason)
     said = reason if decision.move is not Move.ADVANCE else ""
     lines = [
@@ -69,6 +69,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
         f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
         f" · {outcome.seconds:.1f} s{f' · {outcome.agent}' if outcome.agent else ''}",
         "",
+        *([f"- Answered by a person: {_whole(answer)}"] if answer else []),
         f"- Summary: {_one_line(outcome.signal.summary) or 'none'}",
         f"- Files: {_files(outcome.files)}",
         *(_evidence_line(piece) for piece in outcome.evidence),
@@ -145,6 +146,7 @@ def summary(events: Sequence[Event]) -> str:
             f"{each.at}, because: {_one_line(each.because)}"
             for each in history.accepted
         ),
+        *(f"- Answered by a person at {event.at}: {_whole(event.notes)}" for event in history.notes),
         *(f"- Finding of {phase}: {finding_line(finding)}" for phase, finding in history.findings),
         *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
         *(

@@ -10,14 +10,14 @@ import msgspec
 
 from capsule.adapters import StateCommit, StateStore
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
+from capsule.core.errors import BranchMoved, Conflicts, Refused, TwinClosed, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
-from capsule.core.item import status_and_phase
+from capsule.core.item import Item, status_and_phase, twin_of
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
-from capsule.core.state import MissionState
-from capsule.engine.checks import unharmed
+from capsule.core.state import MissionState, is_waived
+from capsule.engine.checks import DUPLICATE, unharmed
 from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
 from capsule.engine.merging import ARCHIVED_AT
 from capsule.engine.verification import Verification
@@ -66,6 +66,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                     since=state.base,
                     work=work,
                     judged=judged,
+                    twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
                 )
             )
             break
@@ -75,6 +76,12 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
             _send_back(state, ended, services, why)
+            return
+        except TwinClosed as gone:
+            closer = next(phase.name for phase in state.workflow.phases if phase.may_close)
+            _send_back(
+                state, ended, services, f"{gone.message}. So this item is not to be closed as its duplicate.", to=closer
+            )
             return
         except _RedTogether as red:
             _send_back(state, ended, services, str(red))
@@ -121,14 +128,16 @@ def _judged_with_the_branch(
     return place.trees.test_cache_key(tree)
 
 
-def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> None:
-    """Put the phase back, from its own work, on the branch as it is by now."""
+def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str, to: str = "") -> None:
+    """Put the phase back, or an earlier one, from its own work, on the branch as it is by now."""
+    checkpoint = ended.outcome.checkpoint or state.checkpoint
+    assert checkpoint  # of the phase itself, or of the one that closed the item
     event = Rebased(
         at=services.clock.now(),
         base=state.base,
-        checkpoint=ended.outcome.checkpoint or Checkpoint(state.base, state.base, ""),
-        re_enter=ended.phase,
-        approved={name: held for name, held in state.approved.items() if name != ended.phase},
+        checkpoint=checkpoint,
+        re_enter=to or ended.phase,
+        approved={name: held for name, held in state.approved.items() if name not in (to, ended.phase)},
         item=services.tracker.item(state.item.id),
         why=why,
     )
@@ -147,7 +156,17 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     known = state.item
     if guarded(known) == guarded(found) and (known.title, known.description) == (found.title, found.description):
         return False
-    now = edited_by_hand(state, services)
+    _moved(state, services, found, edited_by_hand(state, services))
+    return True
+
+
+def adopt_edits(state: MissionState, services: Services) -> None:
+    """Take over what a person changed in the worktree of an item that they unblocked, as by settling a conflict."""
+    if state.let_go_on and not state.workflow.publishes_steps and (now := edited_by_hand(state, services)):
+        _moved(state, services, state.item, now)
+
+
+def _moved(state: MissionState, services: Services, found: Item, now: Checkpoint | None) -> None:
     moved = MovedByHand(
         at=services.clock.now(),
         what="item",
@@ -158,7 +177,6 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
         approved=approved_with_edits(state, now, services) if now else {},
     )
     note(services, state.mission, moved)
-    return True
 
 
 def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:

@@ -86,6 +86,7 @@ from capsule.engine.mutants import (
 from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
 
 NO_COMMAND = "no test command is known, so nothing was run"
+DUPLICATE = "known-duplicate"
 CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {}
 _RUNNING: list[str] = []
 """The checks that run something, in the order in which they are made."""
@@ -860,7 +861,7 @@ def _idea(claim: Verification) -> Evidence | None:
     return _evidence(", ".join(written) or "there is no idea file", bool(written))
 
 
-@_check("known-duplicate")
+@_check(DUPLICATE)
 def _known_duplicate(claim: Verification) -> Evidence | None:
     """A duplicate names another item that is open or was completed."""
     twin, tracker = claim.signal.duplicate_of, claim.services.tracker

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from capsule.adapters import Beside, Order, RunLease, StateCommit
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
-from capsule.core.decide import Guardrails, Move
+from capsule.core.decide import Guardrails
 from capsule.core.errors import (
     BudgetSpent,
     CapsuleError,
@@ -48,12 +48,13 @@ from capsule.core.event import (
     Warned,
 )
 from capsule.core.folding import Folded
-from capsule.core.history import read_run
+from capsule.core.history import NOBODY, read_mission, read_run
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import BEFORE_WORKFLOW, tagged, values_at_entry
 from capsule.core.run import OpenRun, agent_ended, followed_run
 from capsule.core.schedule import QueuePosition, choose, within_reach
 from capsule.core.state import MissionState, Step
+from capsule.core.status import MissionStatus
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
@@ -236,12 +237,11 @@ class InProcessRunners:
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
     """Work through a run. The report is the caller's, so that it is complete however the run ends."""
-    began, clock = services.clock.seconds(), services.clock
+    clock = services.clock
     with services.journal.claim(plan.stream):
         seen = followed_run(services.journal.events, plan.stream)
         killed = seen.now()
         inherited, spawns = killed.missions, len(killed.spawned)
-        so_far = read_run(plan.stream, (event for _, event in services.journal.events(plan.stream)))
         report.cap = spawns + plan.cap if plan.cap_from_now else max(plan.cap, killed.cap)
         budget = services.limits.budget.run
         note(
@@ -265,10 +265,10 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         finally:
             record_lost_agents(services, seen)
             ended = seen.now()
-            report.spawns, report.seconds = ended.tally.spawns, clock.seconds() - began
-            report.seconds += 0.0 if so_far.ended else so_far.seconds
-            report.spent = ended.spending
+            report.spawns, report.spent = ended.tally.spawns, ended.spending
             note(services, plan.stream, _ended(report, clock.now()))
+            events = (event for _, event in services.journal.events(plan.stream))
+            report.seconds = read_run(plan.stream, events).seconds  # as every screen counts them
 
 
 class _Started(NamedTuple):
@@ -542,9 +542,9 @@ class _Run(Struct):
         elif state.abandoned:
             self.report.blocked[item] = state.abandoned
         elif state.halt:
-            last = next((event.decision for event in reversed(events) if isinstance(event, StepEnded)), None)
-            gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
-            (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
+            status = read_mission(events).summary(NOBODY, self.services.clock.now()).status
+            failed = status is MissionStatus.FAILED  # as every screen calls it
+            (self.report.failed if failed else self.report.blocked)[item] = state.halt.reason
         elif not moved:
             why = "it stopped before its first step, for an unknown reason"
             self.report.blocked[item] = f"{why}; see why: capsule run {item}"

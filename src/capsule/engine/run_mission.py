@@ -23,7 +23,7 @@ from capsule.core.item import Status, same_words
 from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
-from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker
+from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
 from capsule.engine.job import load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
@@ -188,6 +188,8 @@ def _make_ready(order: Order, services: Services) -> None:
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
+    else:
+        adopt_edits(state, services)
 
 
 def _start(order: Order, services: Services) -> None:

@@ -265,7 +265,7 @@ def _fitting(remark: Remark, log: str) -> Remark:
 def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
     """Write our entry in the worklog, then name a checkpoint that holds it. A place that is gone keeps its last one."""
     place, phase = job.place, job.phase.name
-    text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
+    text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at, answer=job.state.answer)
     try:
         worklog = with_entry(place.worklog(), section_of(job.state.workflow, phase), text)
         place.write_worklog(job.services.redact(worklog))

@@ -86,7 +86,11 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Accepted: ("", lambda mission, event: f"{mission}: a person accepted {event.check}, because: {event.because}"),
     Rebased: (
         "",
-        lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.",
+        lambda mission, event: (
+            f"! {mission} goes back to {event.re_enter}: {event.why.splitlines()[0]}"
+            if event.why
+            else f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}."
+        ),
     ),
     Queued: (
         _INDENT,

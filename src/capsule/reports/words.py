@@ -370,7 +370,7 @@ def _claims_cost_and_time(
 
 
 def run_sentence(run: RunSummary) -> str:
-    """`running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1`."""
+    """`running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1`, `stopped after 1 agent, 9 min 0 s`."""
     ended = run.ended
     agents = f"{run.spawns} of {count(run.cap, 'agent')}" if run.cap else count(run.spawns, "agent")
     if run.running:
@@ -378,10 +378,11 @@ def run_sentence(run: RunSummary) -> str:
         far = f", {progress.done} of {progress.of} done" if progress else ""
         at = f", now at {list(run.missions)[-1]}" if run.missions else ""
         return f"running for {duration(int(run.seconds))}, {agents}{far}{at}"
+    took = duration(run.seconds)
     if not ended:
-        return f"stopped after {agents}"
+        return f"stopped after {agents}, {took}"
     told = count_statuses(run_counts(ended))
-    return f"ended: {clean(ended.why)}{f' ({told})' if told else ''}, {agents}"
+    return f"ended: {clean(ended.why)}{f' ({told})' if told else ''}, {agents}, {took}"
 
 
 def progress_words(progress: RunProgress) -> list[str]:

@@ -45,18 +45,19 @@ def wait_for_lock(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool
 
 
 def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, older_than: float = STALE_AFTER) -> bool:
-    """Remove the lock if no process can be using it."""
-    if not os.path.lexists(lock):
-        return True
+    """Remove the lock if no process can be using it; return whether it was removed."""
     expected = lock.is_relative_to(common_dir) and re.fullmatch(_EXPECTED, lock.relative_to(common_dir).as_posix())
-    if not expected or git_at_work(folders):
-        return False
     try:
-        if time.time() - lock.lstat().st_mtime < older_than:
+        seen = lock.lstat()
+        if not expected or git_at_work(folders):
+            return False
+        found = lock.lstat()
+        another = (found.st_ino, found.st_mtime_ns) != (seen.st_ino, seen.st_mtime_ns)  # by a git that has just begun
+        if another or time.time() - found.st_mtime < older_than:
             return False
         lock.unlink()
-    except FileNotFoundError:
-        return True
+    except FileNotFoundError:  # its owner is done with it
+        return False
     return True
 
 

@@ -406,7 +406,7 @@ def side_by_side(board: Board, missions: Sequence[MissionSummary], run: RunSumma
 
 
 def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list[Content]:
-    """Draw a line for each mission that runs: phase, attempt, age, cost, what it does; the rest is counted."""
+    """Draw a line for each mission that runs: phase, attempt, time at work, cost, what it does; the rest is counted."""
     running = [view for view in missions if view.running]
     names = min(_WIDEST_NAME, max([len(view.mission) for view in running], default=0))
     lines = []
@@ -414,7 +414,7 @@ def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list
         attempt = f" #{view.attempt}" if view.attempt > 1 else ""
         head = row(
             *(drawing.status_sign(view.status), " ", drawing.cell(view.mission, names, STRONG), " "),
-            *(drawing.cell(f"{view.phase}{attempt}", 16, BUSY), f" {drawing.elapsed(int(view.wall_seconds)):>10} "),
+            *(drawing.cell(f"{view.phase}{attempt}", 16, BUSY), f" {drawing.elapsed(int(view.busy_seconds)):>10} "),
             text(f"{cost(view):>7}  ", FAINT),
         )
         now = view.sentence if view.status is MissionStatus.WAITING else view.doing[-1] if view.doing else view.title

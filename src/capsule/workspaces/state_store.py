@@ -28,7 +28,7 @@ import msgspec
 
 from capsule.adapters import ClaimedState, CommittedTracker, Draft, StateCommit, StateStore, StateWritten, Tracker
 from capsule.core.assignment import Assignment, Exists
-from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
+from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused, TwinClosed
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
 from capsule.system.clock import SystemClock
@@ -108,6 +108,7 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
         SystemClock().now,
         home=home,
         item=tracker.item,
+        closed_as=tracker.closed_as,
     )
 
 
@@ -133,9 +134,10 @@ class GitStateStore(StateStore):
         *,
         home: str | None = None,
         item: Callable[[str], Item] | None = None,
+        closed_as: Callable[[str], str] = lambda _item: "",
     ) -> None:
         """`home`: the branch whose files lie in the checkout, where that is not the one that is checked out now.
-        `item` reads one from the tracker."""
+        `item` reads one from the tracker, `closed_as` why one was closed there."""
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
@@ -144,6 +146,7 @@ class GitStateStore(StateStore):
         self._note = git.capsule_dir / "books.json"
         self._understand = understand
         self._item = item
+        self._closed_as = closed_as
         self._home = git.checked_out() if home is None else home
         """The files on disk are not touched once the user has switched away from it."""
 
@@ -155,6 +158,8 @@ class GitStateStore(StateStore):
                 branch = self._branch(entry.branch)
                 if found := find_step(self._git, entry.key, branch.tip, entry.since):
                     return StateWritten(*found)
+                if entry.twin and (why := self._closed_as(entry.twin)):  # asked under the lock: both may be closed now
+                    raise TwinClosed(f"{entry.twin} was closed itself: {why}")
                 read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
                 draft = self._draft(read, entry.assignments, ())
                 made = self._build(entry, branch, draft)
