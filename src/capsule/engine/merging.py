@@ -37,7 +37,7 @@ from capsule.engine.job import (
     state_store_of,
 )
 from capsule.engine.merge_turn import Turn, merge_turn
-from capsule.engine.verification import AGAIN, Verification, detect_tests
+from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
@@ -155,8 +155,11 @@ class _Work:
 
 
 def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report:
-    objection = _changed_under_us(job) or _moved_branch(job)
-    return Report(parked(objection)) if objection else _merge(job, work, turn)
+    if objection := _changed_under_us(job) or _moved_branch(job):
+        return Report(parked(objection))
+    if left := _uncommitted(job):
+        return Report(sent_back(left))
+    return _merge(job, work, turn)
 
 
 def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:
@@ -302,8 +305,7 @@ def _batch_message(car: Sequence[Stacked]) -> str:
 def _go_back(job: Job, why: str, candidate: Candidate) -> None:
     """Send the work back by itself where main has moved under it; the third time a person decides."""
     state = job.state
-    workers = any(phase.role is Role.WORKER for phase in state.workflow.phases)
-    if candidate.onto == state.base or state.parent or not workers or state.returns >= _MOST_RETURNS:
+    if candidate.onto == state.base or state.parent or state.returns >= _MOST_RETURNS:
         return
     job.note(Returned(at=job.services.clock.now(), why=why))
     raise WentBack(f"{job.mission} goes back.")
@@ -378,6 +380,16 @@ def _item_change(job: Job, state: MissionState) -> str:
     now = job.services.tracker.item(state.item.id)
     unchanged = same_words(state.item, now, job.services.redact)
     return "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
+
+
+def _uncommitted(job: Job) -> str:
+    """Object to work that no commit holds: only commits are merged, and it would be put away with the worktree."""
+    held = job.state.checkpoint
+    left = job.place.trees.changes(held.head, job.place.delivered(held)) if held else ()
+    named = ", ".join(change.path for change in left[:SHOWN])
+    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    then = f"commit it in {job.place.path}, then `capsule run {job.state.parent or job.mission}`"
+    return f"not committed: {named}{more}; nothing was merged: {then}" if left else ""
 
 
 def _moved_branch(job: Job) -> str:
