@@ -236,6 +236,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             pid=pid,
             started_by=presence.started_by,
             doing=() if pid is None else presence.doing,
+            place="" if pid is None or presence.place == "" else seen._in_line(presence.place),
             active_at=presence.at,
             allowed=budget.mission,
             allowed_in_run=budget.run,
@@ -262,11 +263,13 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         if self.queued and place != "":
-            where = place or f"behind {self.queued.ahead}"
-            words = f"waiting for its turn to be merged into {self.queued.branch}: {where}"
+            words = f"waiting for its turn to be merged into {self.queued.branch}: {self._in_line(place)}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         who = f"pid {pid}" if pid else "in another container or on another machine"
         return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"
+
+    def _in_line(self, place: str | None) -> str:
+        return place or (f"behind {self.queued.ahead}" if self.queued else "")
 
     def _when_stopped(self) -> tuple[Condition, MissionStatus, str]:
         state = self.state
@@ -539,6 +542,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     started_by: int = 0
     """The parent of that process: the queue, where it runs for one."""
     doing: tuple[str, ...] = ()
+    place: str = ""
+    """Where it stands in the merge queue, in words, while it waits there."""
     active_at: str = ""
     allowed: Allowance = UNLIMITED
     allowed_in_run: Allowance = UNLIMITED
