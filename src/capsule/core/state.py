@@ -476,6 +476,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
         observations=_without_red(state),
         findings=afresh(state.findings),
+        returns=0,
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = replace(state, approved=event.approved, taken_over=True)
@@ -536,6 +537,7 @@ def _without_red(state: MissionState) -> dict[str, Observation]:
 
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
+    by_itself = bool(state.returned or event.why)
     conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
     rebuilt = conflicts and f"The work was rebuilt on the new main. {conflicts}"
     note = event.why or "\n\n".join(filter(None, (state.returned.why if state.returned else "", rebuilt)))
@@ -554,6 +556,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         item=event.item or state.item,
         unrecorded=None,
         returned=None,
+        returns=state.returns if by_itself else 0,
     )
 
 
