@@ -82,12 +82,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """When it ended or was stopped; of one under way, now; '' where nobody saw its end."""
     ended: StepEnded | None = None
     interrupted: bool = False
+    returned: bool = False
+    """It ended with the work going back, as that does not go together with what others merged."""
     repeated: bool = False
     """The same step was begun again."""
     waits: tuple[Waiting, ...] = ()
 
     @property
     def how(self) -> str:
+        if self.returned:
+            return "went back"
         return "ended" if self.ended else "interrupted" if self.interrupted else "under way"
 
     @property
@@ -401,6 +405,12 @@ def _stopped(history: MissionHistory, event: Stopped | Abandoned) -> MissionHist
     return replace(history, released=False)
 
 
+def _returned(history: MissionHistory, event: Returned) -> MissionHistory:
+    if history.under_way:
+        history = history.with_last(until=event.at, returned=True)
+    return replace(_interrupted(history), queued=None, returns=(*history.returns, event))
+
+
 def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
     kept = {event.salvage: event.how} if event.salvage else {}
     return replace(_stopped(history, event), last_step=event.at, salvaged={**kept, **history.salvaged})
@@ -425,7 +435,7 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
     Queued: lambda history, event: replace(history, queued=event),
-    Returned: lambda history, event: replace(history, queued=None, returns=(*history.returns, event)),
+    Returned: _returned,
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,

@@ -157,7 +157,9 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     returned: Returned | None = None
     """Why the work is to be rebuilt on what others merged, until it is."""
     returns: int = 0
-    """How often that was so."""
+    """How often that was so, since a person let it go on."""
+    met: dict[str, str] = {}
+    """The missions that it did not go together with then, each with its merge."""
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
@@ -477,6 +479,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         observations=_without_red(state),
         findings=afresh(state.findings),
         returns=0,
+        met={},
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = replace(state, approved=event.approved, taken_over=True)
@@ -557,6 +560,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         unrecorded=None,
         returned=None,
         returns=state.returns if by_itself else 0,
+        met=state.met if by_itself else {},
     )
 
 
@@ -613,7 +617,9 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
     TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
-    Returned: lambda state, event: replace(state, returned=event, returns=state.returns + 1, begun=None),
+    Returned: lambda state, event: replace(
+        state, returned=event, returns=state.returns + 1, met={**state.met, **event.others}, begun=None
+    ),
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
     Accepted: _accepted,
