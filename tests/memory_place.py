@@ -279,12 +279,14 @@ class MemoryPlace:
     def strays(self, tree: str, folder: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
         return ()
 
-    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+    def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:
         before = self.checkpoint("before a rebase")
         merged, conflicts = self._repository.merged(self._base, onto, before.tree)
-        everything = self._repository.graft(merged, before.commit)
-        commit = self._repository.commit(everything, [onto, before.commit], "rebased")
-        checkpoint = Checkpoint(commit, onto, self._repository.graft(merged, onto))
+        everything, work = self._repository.graft(merged, before.commit), self._repository.graft(merged, onto)
+        rebuilt = message and not conflicts and work != self._repository.tree_of(onto)
+        head = self._repository.commit(work, [onto], f"{message}\n") if rebuilt else onto
+        commit = self._repository.commit(everything, [head, before.commit], "rebased")
+        checkpoint = Checkpoint(commit, head, work)
         self.restore(checkpoint)
         self._base = onto
         return checkpoint, conflicts

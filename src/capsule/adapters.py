@@ -294,8 +294,9 @@ class Place(Protocol):
     def salvage_and_reset(self, why: str) -> str:
         """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""
 
-    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
-        """Rebuild the work on another commit; the conflicting paths hold markers."""
+    def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:
+        """Rebuild the work on another commit; the conflicting paths hold markers. Commit it where there is a message,
+        and no conflict."""
 
     def salvage(self, why: str) -> str:
         """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""

@@ -169,6 +169,22 @@ def test_a_queue_leaves_alone_what_was_stopped_before_it_began(patient: Shelf, t
     assert patient.merged() == ["cup", "jug", "pot"]
 
 
+@pytest.mark.promise("jobs.stopped")
+def test_what_somebody_suspended_is_stopped_too(patient: Shelf, tmp_path: Path) -> None:
+    """A suspended process (Ctrl-Z) hears nothing until it goes on; and its missions wait to be heard by their queue."""
+    with patient.working("--jobs", "2") as run:
+        assert eventually(lambda: len(patient.spawned()) == 2)
+        os.kill(patient.runner("cup"), signal.SIGSTOP)
+        assert patient.capsule("stop", "cup").out == "cup has stopped; go on with: capsule run cup\n"
+        os.kill(run.pid, signal.SIGSTOP)
+        said = patient.capsule("stop")
+        assert said.code == 0 and "the queue has stopped" in said.out, said
+        assert run.wait(LONG) == 130
+    assert not running(patient)
+    (tmp_path / "over").touch()
+    assert patient.capsule("run", "--jobs", "2").code == 0 and patient.merged() == sorted(NAMES)
+
+
 def test_an_epic_with_several_at_work_is_interrupted_in_order(patient: Shelf) -> None:
     patient.beads.write_text(row("set", "epic") + row("cup", parent="set") + row("jug", parent="set"))
     with patient.working("set", "--jobs", "2") as run:

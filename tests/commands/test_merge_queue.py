@@ -169,8 +169,29 @@ def test_two_that_are_green_alone_and_red_together_do_not_both_get_in(race: Race
     assert race.merges() == [f"Merge {merged}: The {merged}"]
     events = race.events(parked)
     returned = [event for event in events if isinstance(event, Returned)]
-    assert returned and all(f"{merged}: git diff " in event.why for event in returned)
+    assert returned and all(f"Merged meanwhile: {merged} (git diff " in event.why for event in returned)
+    retries = [event.decision.feedback for event in events if isinstance(event, StepEnded) and event.decision.back_to]
+    assert retries and all(f"Merged meanwhile: {merged} (git diff " in feedback for feedback in retries)
+    assert f"merged meanwhile: {merged} (git diff " in race.capsule("status").out, "it needs a person, who is told too"
+    assert "went back: The work is green alone, " in race.capsule("show", parked).out
     assert not any(isinstance(event, StepEnded) and "merged" in event.outcome.facts for event in events)
+
+
+@pytest.mark.promise("merge-queue.needs-you")
+def test_work_that_is_red_again_at_its_merge_needs_you_and_names_the_other_mission(race: Race, tmp_path: Path) -> None:
+    """Nothing but the merge asks whether it is green; main has not moved again since it went back."""
+    names, room = ["left", "right"], tmp_path / "room"
+    room.mkdir()
+    race.set_up(names, {n: {"make": [makes(meets(room, 2), f"touch {n}", COMMIT), makes(COMMIT)]} for n in names})
+    race.write(".capsule/workflows/short.yaml", FLOW.replace("checks: [green]", "checks: [committed]"))
+    race.commit("only the merge is tested")
+    codes = race.run_all(names)
+    assert sorted(codes.values()) == [0, 1], [race.words(name) for name in names]
+    merged, parked = sorted(names, key=codes.__getitem__)
+    assert sum(isinstance(event, Returned) for event in race.events(parked)) == 1
+    halt = next(event for event in reversed(race.events(parked)) if isinstance(event, StepEnded)).decision
+    first = halt.reason.splitlines()[0]
+    assert first.startswith("gate red on the merge result") and f"Merged meanwhile: {merged} (git diff " in first
 
 
 @pytest.mark.promise("merge-queue.batch")

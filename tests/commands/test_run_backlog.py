@@ -1053,10 +1053,8 @@ def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_ba
 
 
 @pytest.mark.slow
-@pytest.mark.promise("screens.agree")
-def test_a_conflict_in_a_worktree_is_a_failure_on_every_screen_and_rebuilt_on_the_new_main(
-    a_backlog: BacklogProject,
-) -> None:
+@pytest.mark.promise("merge-queue.returned")
+def test_an_item_whose_merge_conflicts_goes_back_to_its_build_by_itself(a_backlog: BacklogProject) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
     whole = {**honest()["build"][1]["write"], "answer": "42\n"}
@@ -1064,13 +1062,28 @@ def test_a_conflict_in_a_worktree_is_a_failure_on_every_screen_and_rebuilt_on_th
     a_backlog.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
     a_backlog.add()
     said = a_backlog.run()
-    assert (said.code, "failed     WRK-001: conflict with main in answer" in said.out) == (1, True), said
-    report = a_backlog.say("report", "--run", "queue").out
-    assert "nothing else can be worked on (1 failed)" in report and "Missions: 1 (1 failed)" in report
-    assert a_backlog.say("show", "WRK-001").out.splitlines()[2].startswith("  ✗ failed at merge: conflict")
-    assert_clear(a_backlog.run("WRK-001"), 1, "conflict with main in answer", "Go on: capsule run WRK-001 --rebase")
+    assert said.code == 0 and "WRK-001 goes back: Its merge into main conflicts in answer." in said.err, said
+    assert "were dropped" not in said.err, "no agent has touched the backlog's files"
+    assert a_backlog.moves()[-5:] == [f"{each} advance" for each in ("review", "build", "review", "merge", "archive")]
+    assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge.rebuilt")
+def test_an_item_that_only_had_to_be_merged_is_merged_after_it_was_rebuilt(a_backlog: BacklogProject) -> None:
+    """Main was red by itself, and is mended by then: no agent works on the item again."""
+    a_backlog.settings("workspace: {kind: worktree}")
+    a_backlog.test = "test ! -e theirs"
+    theirs = f"cd {a_backlog.path} && touch theirs && git add theirs && git commit -qm theirs"
+    a_backlog.play(honest(review=[turn("review", run=[theirs])]))
+    a_backlog.add()
+    assert "main itself is red" in a_backlog.run().out
+    assert a_backlog.run("WRK-001").code == 1
+    a_backlog.git("rm", "-q", "theirs")
+    a_backlog.git("commit", "-q", "-m", "away")
+    spawns = a_backlog.spawns()
     said = a_backlog.run("WRK-001", "--rebase")
-    assert said.code == 0, said.err
+    assert said.code == 0 and a_backlog.spawns() == spawns, said
     assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
 
 

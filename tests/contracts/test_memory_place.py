@@ -227,6 +227,18 @@ def test_work_is_rebuilt_on_another_commit(it: Situation) -> None:
     assert [change.path for change in it.place.trees.changes(onto, it.place.tree())] == ["new"]
 
 
+def test_work_that_is_rebuilt_with_a_message_is_committed_unless_it_conflicts(it: Situation) -> None:
+    it.write(new="n\n")
+    onto = it.commit_on_main("other", other="o\n")
+    checkpoint, _ = it.place.rebase(onto, "The work")
+    assert it.place.head() == checkpoint.head != onto and not it.place.touched_outside_commit()
+    it.write(other="mine\n")
+    assert it.text(it.place.tree(), "other") == "mine\n"
+    onto = it.commit_on_main("more", other="theirs\n")
+    checkpoint, conflicts = it.place.rebase(onto, "The work")
+    assert it.place.head() == checkpoint.head == onto and list(conflicts) == ["other"]
+
+
 def test_a_conflict_is_named_and_holds_markers(it: Situation) -> None:
     it.write(README="work\n")
     _, conflicts = it.place.rebase(it.commit_on_main("other", README="main\n"))

@@ -1016,6 +1016,25 @@ def test_rebase_takes_the_work_to_another_base(mission: Mission) -> None:
     assert mission.place.tree() == point.tree
 
 
+def test_a_rebase_with_a_message_commits_the_work_as_one_commit(mission: Mission) -> None:
+    mission.agent.commit("work", **{"new.py": "new"})
+    (mission.path / "worklog.md").write_text("log")
+    onto = mission.repo.commit("main moved", other="x")
+    before = mission.place.checkpoint("before")
+    point, _ = mission.place.rebase(onto, "The work")
+    for _ in range(2):
+        assert mission.agent.head() == point.head == mission.place.head()
+        said = mission.repo.git("log", "-1", "--format=%s %P", point.head)
+        assert said == f"The work {onto}" and mission.repo.git("diff", "--name-only", onto, point.head) == "new.py"
+        assert not mission.place.touched_outside_commit() and (mission.path / "worklog.md").read_text() == "log"
+        mission.place.restore(before)  # cut short, it is finished and not done twice
+        assert mission.again().rebase(onto, "The work") == (point, [])
+    (mission.path / "other").write_text("mine\n")
+    newest = mission.repo.commit("main moved again", other="theirs\n")
+    point, conflicts = mission.place.rebase(newest, "The work")
+    assert point.head == newest and list(conflicts) == ["other"], "what conflicts is nothing to be merged"
+
+
 def test_rebase_leaves_markers_where_it_conflicts(mission: Mission) -> None:
     (mission.path / "README").write_text("work\n")
     onto = mission.repo.commit("main moved", README="main\n")

@@ -11,10 +11,13 @@ from capsule.adapters import Order
 from capsule.core.state import MissionState
 from capsule.engine.run_mission import move_to, run_until_halt
 
-from .conftest import PASS, Scene
+from .conftest import PASS, Scene, workflow
+from .test_own_workflow import PREP
+from .test_own_workflow import PUBLISH as _COMMITTED
 from .test_tdd import CODE, COMMIT, OK, story
 
 BENT = {"write": {"tests.sh": "true\n", "other": "x\n"}, "signal": PASS}
+MERGED = _COMMITTED[1:]
 COMMIT_ALL = {"run": ["git add -A && git commit -q -m all"], "signal": PASS}
 
 
@@ -151,3 +154,48 @@ def test_the_words_to_the_test_runner_in_a_shared_file_are_tests_and_its_depende
         "execute#1 retry",
         "execute#2 advance",
     ]
+
+
+# ---- work that is rebuilt on a main that moved
+
+
+@pytest.mark.in_git
+@pytest.mark.promise("merge.rebuilt")
+@pytest.mark.parametrize("work", ["worker", "solo"])
+@pytest.mark.parametrize("role", ["action", "worker"])
+def test_work_that_conflicts_goes_back_to_an_agent_whatever_the_roles(scene: Scene, work: str, role: str) -> None:
+    """Nothing but an agent can settle a conflict, also where a phase of ours has the role of a worker."""
+    clash = f"cd {scene.root} && echo theirs > hello && git add hello && git commit -q -m Other"
+    settled = {"write": {"hello": "both\n"}, "run": ["git add hello && git commit -q -m settled"], "signal": PASS}
+    scene.plays({"one": {"work": [{**settled, "run": [*settled["run"], clash]}, settled]}})
+    phases = [PREP, {"name": "work", "prompt": "p", "role": work}, *({**each, "role": role} for each in MERGED)]
+    state = scene.run("one", workflow(phases=phases, prompts={"p": "Work. {{SIGNAL_CONTRACT}}"}), test="true")
+    assert state.finished and state.returns == 1
+    assert scene.git("show", "main:hello") == "both"
+
+
+@pytest.mark.in_git
+@pytest.mark.promise("merge.rebuilt")
+def test_work_that_no_agent_looks_at_again_is_merged_after_it_was_rebuilt(scene: Scene) -> None:
+    """Main was red by itself; that was taken back, and the merge is all that is left to do."""
+    theirs = f"cd {scene.root} && touch theirs && git add theirs && git commit -q -m Other"
+    work = {"write": {"ours": "x\n"}, "run": [f"git add ours && git commit -q -m work && {theirs}"], "signal": PASS}
+    scene.plays({"one": {"work": [work]}})
+    phases = [PREP, {"name": "work", "prompt": "p", "role": "solo"}, *MERGED]
+    flow = workflow(phases=phases, prompts={"p": "Work. {{SIGNAL_CONTRACT}}"})
+    state = scene.run("one", flow, test="test ! -e theirs")
+    assert state.halt is not None and state.halt.reason.startswith("main itself is red")
+    scene.git("rm", "-q", "theirs")
+    scene.git("commit", "-q", "-m", "away")
+    assert run_until_halt(replace(order(state), rebase=True), scene.services).finished
+    assert "ours" in scene.git("ls-tree", "--name-only", "main").split()
+
+
+@pytest.mark.promise("merge.uncommitted")
+def test_work_that_nobody_committed_is_not_thrown_away_by_a_merge(scene: Scene) -> None:
+    """A workflow of the user's own, in which nothing asks whether everything is committed."""
+    scene.plays({"one": {"work": [{"write": {"ours": "x\n"}, "signal": PASS}]}})
+    flow = workflow(phases=[PREP, {"name": "work", "prompt": "p"}, *MERGED], prompts={"p": "Work. {{SIGNAL_CONTRACT}}"})
+    state = scene.run("one", flow)
+    assert state.halt is not None and state.halt.reason.startswith("not committed: ours")
+    assert "merged" not in state.facts

@@ -223,7 +223,7 @@ def batched(when: float, *missions: str, green: bool, commit: str = "") -> Batch
 
 
 def went_back() -> list[Event]:
-    why = "Its merge into main conflicts in [b]prices.py[/b]. Merged meanwhile:\n  shop-4: git diff 1^1 1"
+    why = "Its merge into main conflicts in [b]prices.py[/b]. Merged meanwhile: shop-4 (git diff 1^1 1)."
     return [*up_to("publish"), Returned(at=at(78), why=why), begun("execute", 79, run=2)]
 
 

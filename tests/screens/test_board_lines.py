@@ -7,10 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from capsule.core.board import Board
 from capsule.core.event import Policy
-from capsule.core.outline import outline
+from capsule.core.item import Item
+from capsule.core.outline import OutlineEntry, outline
+from capsule.core.status import MissionStatus
 from capsule.reports.board_lines import board_lines, changes, item_lines
 
 from .boards import (
@@ -40,6 +43,13 @@ def test_a_board_is_told_in_sentences(name: str) -> None:
     told = "\n".join([*items, "", *board_lines(scene.board)]) + "\n"
     assert not [character for character in told if not character.isprintable() and character != "\n"]
     assert_golden(f"board-{name}.txt", told, GOLDENS)
+
+
+def test_an_item_that_waits_for_no_other_item_names_none() -> None:
+    """Its mission waits to be merged, or for a provider."""
+    entry = OutlineEntry(key="x-1", title="Add it", item=Item(id="x-1", title="Add it"), status=MissionStatus.WAITING)
+    assert [*item_lines([entry])] == ["x-1: Add it (waiting)"]
+    assert [*item_lines([replace(entry, waits_for=("x-0",))])] == ["x-1: Add it (waiting for x-0)"]
 
 
 def test_what_is_the_same_is_not_told_again() -> None:

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 
 from capsule.core.board import Board, in_order
 from capsule.core.errors import CapsuleError
-from capsule.core.event import Advanced
-from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
+from capsule.core.event import Advanced, Queued
+from capsule.core.history import Diff, FileChange, MissionSummary, Presence, RunSummary, read_mission
 from capsule.core.item import Item
 from capsule.core.schedule import QueuePosition
 from capsule.tui.app import PULSE
@@ -25,7 +25,7 @@ from capsule.tui.rows import Page
 from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of, run_of
 
 from .golden import lines_of, picture
-from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
+from .missions import BUDGET, DOING, PID, at, at_the_code, begun, halted, merged, sent_back, shown, turned_away
 from .stage import LARGE, SMALL, looks_as, until
 
 MIDDLE = (120, 40)
@@ -484,6 +484,27 @@ def side_by_side(number: int = 50, item: str = "demo-1") -> Board:
     )
     running = [shown(at_the_code(mission=name), NOW, "edits a file " * 20) for name in names]
     return board(shown(merged(mission="done-1"), NOW, pid=None), *running, runs=(run,))
+
+
+@pytest.mark.promise("merge-queue.place")
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_a_job_that_waits_to_be_merged_has_room_for_its_place(size: tuple[int, int]) -> None:
+    """Also where the screen is narrow."""
+    names = [f"task-{number}" for number in range(2, 5)]
+    waits = [
+        read_mission([*at_the_code(mission=name), begun("publish", 80), Queued(at=at(80), branch="main", ahead=ahead)])
+        for ahead, name in enumerate(names, 1)
+    ]
+    places = [Presence(PID, place="3rd, about 4 min"), Presence(PID, place=""), Presence(PID)]
+    views = [each.summary(presence, at(NOW)) for each, presence in zip(waits, places, strict=True)]
+    run = RunSummary(as_of=at(NOW), pid=PID, stream="_queue", jobs=3, missions=tuple(names), began=at(0), last=at(0))
+
+    async def look(app: LiveView, _pilot: Pilot[bool]) -> None:
+        said = {line.split()[1]: line.strip() for line in lines_of(app) if " publish " in line}
+        assert said["task-2"].startswith("◔") and said["task-2"].endswith("  to be merged: 3rd, about 4 min")
+        assert said["task-3"].startswith("▶") and said["task-4"].endswith("  to be merged: behind 3")
+
+    view(Played(board(*views, runs=(run,))), look, size=size)
 
 
 @pytest.mark.promise("jobs.header")

@@ -7,8 +7,6 @@ be an order. So a queue is told first, and goes on without it.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -21,6 +19,7 @@ from capsule.core.event import CAMPAIGN, CONTROL, RUN, AnswerGiven, JobsSet, Sto
 from capsule.core.run import open_run
 from capsule.project import Project
 from capsule.system.clock import SystemClock
+from capsule.system.stop import interrupt
 
 _PATIENCE = 30.0
 """Seconds in which whoever was told to stop has ended its agents (5 s at most), written it down, and let go."""
@@ -195,7 +194,7 @@ def _signalled(pid: int) -> Reason | None:
         return _ELSEWHERE
     try:
         with suppress(ProcessLookupError):  # it has just ended by itself
-            os.kill(pid, signal.SIGINT)
+            interrupt(pid)
     except PermissionError:
         return f"(pid {pid}) is run by another user", "Ask them to stop it."
     return None

@@ -40,7 +40,7 @@ from capsule.project import Project, open_project
 from capsule.rules import words_at
 from capsule.services import Services
 from capsule.settings import Loaded
-from capsule.system.stop import Stop
+from capsule.system.stop import Stop, interrupt
 from capsule.system.umask import of_the_user
 from capsule.wiring import open_services, recorded, replayed
 
@@ -207,7 +207,7 @@ class _Runner:
         """Ask once, and not before it listens: while Python starts, a signal would end it in disorder."""
         if self._listens and not self._asked:
             self._asked = True
-            self._process.send_signal(signal.SIGINT)
+            interrupt(self._process.pid)
 
     def error(self) -> CapsuleError | None:
         """Wait for its end; return the error that stopped it, and raise what is no error of the user's."""
@@ -288,7 +288,7 @@ class _Adopted:
         if pid and not self._asked:
             self._asked = True
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGINT)
+                interrupt(pid)
 
 
 def _stop_error(stopped: Stopped) -> CapsuleError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -21,6 +19,7 @@ from capsule.journals.watch import Watch
 from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.files import tail_bytes
+from capsule.system.stop import interrupt
 
 
 class JournalWatcher:
@@ -140,7 +139,7 @@ def ask_to_stop(journal: SqliteJournal, stream: str, shown: int | None = None) -
     if shown not in (None, pid):
         return f"Another process runs it now (pid {pid})."
     try:
-        os.kill(pid, signal.SIGINT)
+        interrupt(pid)
     except OSError as fault:
         return f"It cannot be stopped from here: {fault.strerror}."
     return ""

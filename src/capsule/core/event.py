@@ -309,6 +309,8 @@ class Returned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
 
     why: str
     """What does not go together, and with which missions; the phase that it goes back to is told."""
+    others: dict[str, str] = {}
+    """The missions that were merged meanwhile, each with its merge."""
 
 
 class Stopped(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):

@@ -82,6 +82,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """When it ended or was stopped; of one under way, now; '' where nobody saw its end."""
     ended: StepEnded | None = None
     interrupted: bool = False
+    returned: bool = False
+    """It ended with the work going back, as that does not go together with what others merged."""
     repeated: bool = False
     """The same step was begun again."""
     waits: tuple[Waiting, ...] = ()
@@ -90,6 +92,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def how(self) -> str:
+        if self.returned:
+            return "went back"
         return "ended" if self.ended else "interrupted" if self.interrupted else "under way"
 
     @property
@@ -248,6 +252,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             pid=pid,
             started_by=presence.started_by,
             doing=() if pid is None else presence.doing,
+            place="" if pid is None or presence.place == "" else seen._in_line(presence.place),
             active_at=presence.at,
             allowed=budget.mission,
             allowed_in_run=budget.run,
@@ -274,11 +279,13 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         if self.queued and place != "":
-            where = place or f"behind {self.queued.ahead}"
-            words = f"waiting for its turn to be merged into {self.queued.branch}: {where}"
+            words = f"waiting for its turn to be merged into {self.queued.branch}: {self._in_line(place)}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         who = f"pid {pid}" if pid else "in another container or on another machine"
         return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"
+
+    def _in_line(self, place: str | None) -> str:
+        return place or (f"behind {self.queued.ahead}" if self.queued else "")
 
     def _when_stopped(self) -> tuple[Condition, MissionStatus, str]:
         state = self.state
@@ -430,6 +437,12 @@ def _stopped(history: MissionHistory, event: Stopped | Abandoned) -> MissionHist
     return replace(history, released=False)
 
 
+def _returned(history: MissionHistory, event: Returned) -> MissionHistory:
+    if history.under_way:
+        history = history.with_last(until=event.at, returned=True)
+    return replace(_interrupted(history), queued=None, returns=(*history.returns, event))
+
+
 def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
     kept = {event.salvage: event.how} if event.salvage else {}
     return replace(_stopped(history, event), last_step=event.at, salvaged={**kept, **history.salvaged})
@@ -454,7 +467,7 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
     Queued: lambda history, event: replace(history, queued=event),
-    Returned: lambda history, event: replace(history, queued=None, returns=(*history.returns, event)),
+    Returned: _returned,
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,
@@ -571,6 +584,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     started_by: int = 0
     """The parent of that process: the queue, where it runs for one."""
     doing: tuple[str, ...] = ()
+    place: str = ""
+    """Where it stands in the merge queue, in words, while it waits there."""
     active_at: str = ""
     allowed: Allowance = UNLIMITED
     allowed_in_run: Allowance = UNLIMITED

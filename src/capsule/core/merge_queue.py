@@ -7,7 +7,7 @@ several can be tested at the same time, a train, and those of one car together, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from urllib.parse import quote
 
@@ -27,6 +27,12 @@ _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 def merge_stream(branch: str) -> str:
     """Return the stream of a branch's merge queue: its name is a file's, too."""
     return f"{MERGES}{quote(branch, safe='')}"
+
+
+def merged_meanwhile(others: Mapping[str, str]) -> str:
+    """Name missions with the command that shows what each brought: `merged meanwhile: a (git diff 1^1 1)`."""
+    named = (f"{mission} (git diff {commit[:12]}^1 {commit[:12]})" for mission, commit in others.items())
+    return f"merged meanwhile: {', '.join(named)}" if others else ""
 
 
 class MergeQueue(Struct):

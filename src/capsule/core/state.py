@@ -161,7 +161,9 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     returned: Returned | None = None
     """Why the work is to be rebuilt on what others merged, until it is."""
     returns: int = 0
-    """How often that was so."""
+    """How often that was so, since a person let it go on."""
+    met: dict[str, str] = {}
+    """The missions that it did not go together with then, each with its merge."""
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
@@ -487,6 +489,8 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
         observations=_without_red(state),
         findings=afresh(state.findings),
+        returns=0,
+        met={},
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = replace(state, approved=event.approved, taken_over=True)
@@ -547,6 +551,7 @@ def _without_red(state: MissionState) -> dict[str, Observation]:
 
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
+    by_itself = bool(state.returned or event.why)
     conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
     rebuilt = conflicts and f"The work was rebuilt on the new main. {conflicts}"
     note = event.why or "\n\n".join(filter(None, (state.returned.why if state.returned else "", rebuilt)))
@@ -566,6 +571,8 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         unrecorded=None,
         returned=None,
         closed_as="",
+        returns=state.returns if by_itself else 0,
+        met=state.met if by_itself else {},
     )
 
 
@@ -623,7 +630,9 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
     TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
-    Returned: lambda state, event: replace(state, returned=event, returns=state.returns + 1, begun=None),
+    Returned: lambda state, event: replace(
+        state, returned=event, returns=state.returns + 1, met={**state.met, **event.others}, begun=None
+    ),
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
     Accepted: _accepted,

@@ -6,7 +6,7 @@ merges. A red batch is halved until the first that is red is found; those before
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, ref
 from capsule.core.history import read_mission
 from capsule.core.item import Status, same_words
 from capsule.core.ledger import archived
-from capsule.core.merge_queue import BATCH
+from capsule.core.merge_queue import BATCH, merged_meanwhile
 from capsule.core.proven import trailers_of
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
@@ -37,7 +37,7 @@ from capsule.engine.job import (
     state_store_of,
 )
 from capsule.engine.merge_turn import Turn, merge_turn
-from capsule.engine.verification import AGAIN, Verification, detect_tests
+from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
@@ -155,8 +155,11 @@ class _Work:
 
 
 def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report:
-    objection = _changed_under_us(job) or _moved_branch(job)
-    return Report(parked(objection)) if objection else _merge(job, work, turn)
+    if objection := _changed_under_us(job) or _moved_branch(job):
+        return Report(parked(objection))
+    if left := _uncommitted(job):
+        return Report(sent_back(left))
+    return _merge(job, work, turn)
 
 
 def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:
@@ -190,8 +193,8 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
             paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
             then = f"{way} rebuilds the work on {state.into} and goes on from there"
             others = _others(job, trunk, candidate.conflicts)
-            _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{others}", candidate)
-            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}{others}"))
+            _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{_named(others)}", candidate, others)
+            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}.{_named(others)}"))
         car = _green_together(work, turn, candidate) if turn else ()
         if not (car if turn else work.is_green(candidate)):
             return _report_red(job, work, candidate)
@@ -217,13 +220,13 @@ def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
     way = f"`capsule run {state.parent or job.mission} --rebase` rebuilds the work on it"
     moved = candidate.onto != state.base
     then = f"; {state.into} has moved: {way}" if moved else ""
-    others = _others(job, work.trunk) if moved else ""
+    others = _others(job, work.trunk)
     if moved and work.main_is_red(candidate.onto):
         return Report(sent_back(f"{state.into} itself is red at {candidate.onto[:12]}{then}"), evidence=evidence)
     first = refuted(evidence)[0]
-    seen = f"{first.observed}.{others}\n\n{first.detail}"
-    _go_back(job, f"The work is green alone, and not on what others merged meanwhile: {seen}", candidate)
-    red = f"gate red on the merge result: {first.observed}{then}{others}\n\n{first.detail}"
+    seen = f"{first.observed}.{_named(others)}\n\n{first.detail}"
+    _go_back(job, f"The work is green alone, and not on what others merged meanwhile: {seen}", candidate, others)
+    red = f"gate red on the merge result: {first.observed}{then}.{_named(others)}\n\n{first.detail}"
     return Report(sent_back(red), evidence=evidence)
 
 
@@ -296,21 +299,25 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
 # ---- one merge
 
 
-def _go_back(job: Job, why: str, candidate: Candidate) -> None:
+def _go_back(job: Job, why: str, candidate: Candidate, others: Mapping[str, str]) -> None:
     """Send the work back by itself where main has moved under it; the third time a person decides."""
     state = job.state
-    workers = any(phase.role is Role.WORKER for phase in state.workflow.phases)
-    if candidate.onto == state.base or state.parent or not workers or state.returns >= _MOST_RETURNS:
+    if candidate.onto == state.base or state.parent or state.returns >= _MOST_RETURNS:
         return
-    job.note(Returned(at=job.services.clock.now(), why=why))
+    job.note(Returned(at=job.services.clock.now(), why=why, others={**others}))
     raise WentBack(f"{job.mission} goes back.")
 
 
-def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> str:
-    """Name the missions that were merged since the work began, with their diffs; only those that changed the paths."""
+def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> Mapping[str, str]:
+    """Return the missions that were merged since the work began, each with its merge; only those that changed the
+    paths. Where there is none by now, those that sent it back before."""
     merges = [merge for merge in trunk.merged_since(job.state.base) if not paths or {*merge.paths} & {*paths}]
-    rows = [f"\n  {merge.mission}: git diff {merge.commit}^1 {merge.commit}" for merge in merges[:_MOST_OTHERS]]
-    return f" Merged meanwhile:{''.join(rows)}" if rows else ""
+    return {merge.mission: merge.commit for merge in merges[:_MOST_OTHERS]} or job.state.met
+
+
+def _named(others: Mapping[str, str]) -> str:
+    words = merged_meanwhile(others)
+    return f" {words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _merge_message(job: Job) -> str:
@@ -375,6 +382,16 @@ def _item_change(job: Job, state: MissionState) -> str:
     now = job.services.tracker.item(state.item.id)
     unchanged = same_words(state.item, now, job.services.redact)
     return "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
+
+
+def _uncommitted(job: Job) -> str:
+    """Object to work that no commit holds: only commits are merged, and it would be put away with the worktree."""
+    held = job.state.checkpoint
+    left = job.place.trees.changes(held.head, job.place.delivered(held)) if held else ()
+    named = ", ".join(change.path for change in left[:SHOWN])
+    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    then = f"commit it in {job.place.path}, then `capsule run {job.state.parent or job.mission}`"
+    return f"not committed: {named}{more}; nothing was merged: {then}" if left else ""
 
 
 def _moved_branch(job: Job) -> str:

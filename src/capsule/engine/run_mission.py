@@ -25,7 +25,7 @@ from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
-from capsule.engine.job import load_state, note, only_to_be_closed, place_of, state_store_of
+from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
@@ -225,12 +225,17 @@ def _reopened(order: Order, state: MissionState, services: Services) -> Reopened
 
 
 def _rebased(state: MissionState, services: Services) -> Rebased:
-    """Rebuild the work on the branch it goes into; conflicts in tests go back to the phase that writes tests."""
+    """Rebuild the work on the branch it goes into; conflicts in tests go back to the phase that writes tests.
+
+    Where nothing is left to do for an agent, nobody else would commit it.
+    """
     place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:
         place.restore(state.checkpoint)
     trees = {name: place.trees.rebased_tree(place.delivered(held), onto) for name, held in state.approved.items()}
-    checkpoint, conflicts = place.rebase(onto)
+    goes_on_with = state.workflow.phase(_re_entry(state, ()))
+    message = commit_message(state.item.id, state.item.title) if goes_on_with.do else ""
+    checkpoint, conflicts = place.rebase(onto, message)
     return Rebased(
         at=services.clock.now(),
         base=onto,
@@ -245,9 +250,11 @@ def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
     """Return the last working phase, or the first where tests conflict; never one after the present phase."""
     names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
     stands = here.rework if here.role is Role.REVIEW else here.name
-    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER]
-    if not workers:  # where one agent does it all, only a conflict is a reason to build again
-        builders = [phase.name for phase in state.workflow.phases if "changed-now" in phase.checks]
-        workers = builders[-1:] if conflicts and builders else [stands]
+    phases = [phase for phase in state.workflow.phases if not phase.do]
+    workers = [phase.name for phase in phases if phase.role is Role.WORKER]
+    if not workers:  # where one agent does it all, only what does not go together is a reason to build again
+        agents = [phase for phase in phases if not phase.run]
+        builders = [phase.name for phase in agents if "changed-now" in phase.checks] or [each.name for each in agents]
+        workers = builders[-1:] if conflicts or state.returned else [stands]
     in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
     return min(workers[0] if in_tests else workers[-1], stands, key=names.index)

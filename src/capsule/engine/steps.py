@@ -18,6 +18,7 @@ from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.findings import MOST_REMARKS
 from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
+from capsule.core.merge_queue import merged_meanwhile
 from capsule.core.signal import Remark, Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step, accept_command, other_kinds
 from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
@@ -54,7 +55,8 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         trusts_done=state.policy.already_done == "trust",
         findings=state.findings,
     )
-    decision = _take_back_what_failed(job, _with_way_out(job, outcome, decision))
+    decision = _with_others(job, _with_way_out(job, outcome, decision))
+    decision = _take_back_what_failed(job, decision)
     at = services.clock.now()
     if not job.phase.do and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _kept(job, outcome, decision, at)
@@ -76,6 +78,18 @@ def _with_way_out(job: Job, outcome: Outcome, decision: Decision) -> Decision:
         return decision
     first, newline, rest = decision.reason.partition("\n")
     return msgspec.structs.replace(decision, reason=f"{first.rstrip('.')}; {offer}{newline}{rest}")
+
+
+def _with_others(job: Job, decision: Decision) -> Decision:
+    """Name the missions that the work did not go together with, as long as it is sent back; and to a person at last."""
+    others = merged_meanwhile(job.state.met)
+    judged = decision.move in (*SETBACKS, *HALTS) and decision.verdict is not Verdict.BLOCKED
+    if not (others and judged and job.phase.works_in_place):  # a merge names them by itself
+        return decision
+    first, newline, rest = decision.reason.partition("\n")
+    reason = f"{first.rstrip('.')}; {others}{newline}{rest}" if decision.move in HALTS else decision.reason
+    feedback = f"{decision.feedback}\n\n{others[:1].upper()}{others[1:]}." if decision.feedback else ""
+    return msgspec.structs.replace(decision, reason=reason, feedback=feedback)
 
 
 def _gave_up_on_tests(job: Job, outcome: Outcome, decision: Decision) -> bool:

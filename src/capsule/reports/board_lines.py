@@ -132,7 +132,8 @@ def item_lines(entries: Iterable[OutlineEntry]) -> Iterator[str]:
             continue
         item = entry.item
         known = [item.type] * (item.type != "task") + [f"{entry.done} of {entry.of} done"] * bool(entry.of)
-        why = f" for {', '.join(map(clean, entry.waits_for))}" if entry.status is MissionStatus.WAITING else ""
+        waits = entry.waits_for if entry.status is MissionStatus.WAITING else ()
+        why = f" for {', '.join(map(clean, waits))}" if waits else ""
         why += f": {clean(item.will_ask)}" if item.will_ask else ""
         why = f": {clean(item.blocked.reason)}" if item.blocked else why
         yield f"{indent}{entry.key}: {clean(entry.title)} ({', '.join([*known, entry.status.words])}{why})"

@@ -61,6 +61,7 @@ VERDICTS = {
     "FAILED": Look(Tone.BAD, "!"),
     "ERROR": Look(Tone.BAD, "!"),
     "interrupted": Look(Tone.QUIET, Mark.INTERRUPTED),
+    "went back": Look(Tone.WARN, Mark.AGAIN),
     "under way": Look(Tone.LIVE, Mark.NOW),
 }
 MENDED = Look(Tone.WARN, Mark.AGAIN)
@@ -198,8 +199,9 @@ def exam(state: MissionState) -> list[str]:
 
 
 def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
-    """Yield what else is worth knowing of a mission: findings, exam, accepted claims, salvaged work, warnings."""
+    """Yield what else is worth knowing of a mission: findings, returns, exam, accepted claims, salvage, warnings."""
     yield from (("finding", f"{phase}: {finding_line(finding)}") for phase, finding in summary.findings)
+    yield from (("went back", event.why.partition("\n")[0]) for event in summary.returns)
     yield from (("exam", text) for text in exam(summary.state))
     yield from (("accepted", acceptance(each)) for each in summary.accepted)
     yield from (("salvaged", f"{ref} ({why})") for ref, why in summary.salvaged.items())

@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import select
 import signal
+from contextlib import suppress
 from types import FrameType
 from typing import ClassVar
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def interrupt(pid: int) -> None:
+    """Ask a process to stop; one that was suspended (Ctrl-Z) goes on, and hears it."""
+    os.kill(pid, signal.SIGINT)
+    with suppress(ProcessLookupError):  # it has ended at once
+        os.kill(pid, signal.SIGCONT)
 
 
 class StopNow(KeyboardInterrupt):

@@ -417,7 +417,8 @@ def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list
             *(drawing.cell(f"{view.phase}{attempt}", 16, BUSY), f" {drawing.elapsed(int(view.busy_seconds)):>10} "),
             text(f"{cost(view):>7}  ", FAINT),
         )
-        now = view.sentence if view.status is MissionStatus.WAITING else view.doing[-1] if view.doing else view.title
+        waits = f"to be merged: {view.place}" if view.place else view.sentence
+        now = waits if view.status is MissionStatus.WAITING else view.doing[-1] if view.doing else view.title
         lines.append(row(head, drawing.said(now, max(0, width - head.cell_length), FAINT)))
     left = len(running) - len(lines)
     return [*lines, text(f"  and {left} more running", FAINT)] if left else lines

@@ -60,6 +60,8 @@ from capsule.workspaces.tripwire import Tripwire
 _NAMED = 5
 """How many paths a message names."""
 _REBASED = "rebased onto "
+_PAPERS = (WORKLOG, ".capsule/output")
+"""What the pipeline keeps in a place; no base has it."""
 
 
 class GitWorktree:
@@ -320,7 +322,7 @@ class GitWorktree:
         everything = self._snapshots.to_judge(self._base())
         self._judged = self._deliverable(everything)
         lost = [shown(d.path) for d in self._git.differences(self._judged, everything)]
-        self._dropped = [path for path in lost if not path.startswith((WORKLOG, ".capsule/output/"))]
+        self._dropped = [path for path in lost if not path.startswith(_PAPERS)]
         return self._judged
 
     def checkpoint(self, label: str) -> Checkpoint:
@@ -444,21 +446,29 @@ class GitWorktree:
 
     # Moving on to another base
 
-    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+    def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:
         newest = self._refs.load().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
-            # All the work, as one change, is merged with the new base; the worklog and its like stay as they are.
+            # All the work, as one change, is merged with the new base; our papers stay as they are.
             before = self.checkpoint("before a rebase")
             both, conflicts = self.trees.merged(before.tree, onto)
-            everything, words = graft(self._git, both, before.commit, self._artefacts), json.dumps(conflicts)
-            newest = self.trees.commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{words}")
+            everything, words = graft(self._git, both, before.commit, _PAPERS), json.dumps(conflicts)
+            head = self._rebuilt(both, onto, message) if message and not conflicts else onto
+            newest = self.trees.commit(everything, [head, before.commit], f"{_REBASED}{onto}\n\n{words}")
             self._git.move_refs(RefMove(self._refs.checkpoint, newest, before.commit))
         merged = self._git.commit(newest)
-        checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
+        checkpoint = Checkpoint(newest, merged.parents[0], graft(self._git, merged.tree, onto, self._artefacts))
         self.restore(checkpoint)
         self._git.move_refs(RefMove(self._refs.base, onto), why="capsule: rebase")
         self._set_base(onto)
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
+
+    def _rebuilt(self, tree: str, onto: str, message: str) -> str:
+        """Commit what was rebuilt on another commit; where nothing of it is left, return that commit."""
+        work, date = graft(self._git, tree, onto, self._artefacts), f"@{int(time.time())} +0000"
+        if work == self._git.tree_in(onto):
+            return onto
+        return self._git.commit_tree(work, [onto], f"{message}\n", by=self._git.identity, date=date)
 
     # Ending
 

@@ -239,7 +239,7 @@ class StepwiseWorktree(GitWorktree):
         self._unstage(base, entry)
         return kept
 
-    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+    def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:  # noqa: ARG002 (the adapter's)
         hint = f"Go on with `capsule run {self._mission}`."
         raise Refused(f"{self._mission} follows {self.publishes_to} automatically ({onto[:10]} included).", hint)
 
