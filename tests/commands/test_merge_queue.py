@@ -415,6 +415,22 @@ def test_work_that_was_changed_since_it_waited_is_tested_again(race: Race) -> No
     assert not race.merges()
 
 
+@pytest.mark.promise("merge-queue.batch")
+def test_what_was_green_by_other_tests_is_tested_again(race: Race) -> None:
+    """The same tree waited to be merged before the test command was changed."""
+    race.set_up(["one"], {"one": {"make": [makes("touch one", COMMIT), makes("touch one", COMMIT)]}})
+    race.write(".capsule/workflows/short.yaml", FLOW.replace("checks: [green]", "checks: [committed]"))
+    race.commit("only the merge is tested")
+    race.always |= {"CAPSULE_MERGE__BATCH": "2"}
+    race.write("one", "in the way\n")
+    said = race.capsule("run", "one")
+    assert said.code == 1 and "green on" in said.err and "uncommitted edit of one" in said.out, said
+    (race.path / "one").unlink()
+    race.always |= {"CAPSULE_EVIDENCE__TEST": "! [ -e one ]"}
+    assert race.capsule("run", "one", "--fresh").code == 1
+    assert not race.merges()
+
+
 @pytest.mark.promise("merge-queue.in-turn")
 def test_each_of_a_batch_is_served_once(race: Race, tmp_path: Path) -> None:
     names, room = [f"task-{number}" for number in range(6)], tmp_path / "room"

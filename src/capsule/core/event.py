@@ -409,6 +409,8 @@ class Batched(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ba
     green: bool
     commit: str = ""
     """The one commit that brings them all, where they are merged together."""
+    gate: str = ""
+    """Names how they were tested."""
     seconds: float = 0.0
 
 

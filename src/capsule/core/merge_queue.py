@@ -43,8 +43,8 @@ class MergeQueue(Struct):
     took: list[float] = field(default_factory=list)
     stacked: dict[str, Stacked] = field(default_factory=dict)
     """By mission, the merge that it built last."""
-    green: set[str] = field(default_factory=set)
-    """Trees whose tests passed."""
+    green: set[tuple[str, str]] = field(default_factory=set)
+    """How trees were tested that passed, and the trees."""
     batches: dict[str, Batched] = field(default_factory=dict)
     """By mission, what it was merged with last."""
     car: int = 1
@@ -67,7 +67,7 @@ class MergeQueue(Struct):
         if not event.green:
             self.car = 1
             return
-        self.green.add(event.tree)
+        self.green.add((event.gate, event.tree))
         if event.commit:
             self.car = min(2 * self.car, _LONGEST_CAR)
             self.batches |= dict.fromkeys(event.missions, event)

@@ -161,7 +161,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     returned: Returned | None = None
     """Why the work is to be rebuilt on what others merged, until it is."""
     returns: int = 0
-    """How often that was so, since a person let it go on."""
+    """How often that was so, since a person had it rebuilt."""
     met: dict[str, str] = {}
     """The missions that it did not go together with then, each with its merge."""
     halt: Halt | None = None
@@ -489,8 +489,6 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
         observations=_without_red(state),
         findings=afresh(state.findings),
-        returns=0,
-        met={},
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = replace(state, approved=event.approved, taken_over=True)

@@ -119,7 +119,10 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         for event in self.batches:
             queue.apply(event)
         found = cars(queue.chain(line, first.under), min(queue.car, batch))[:gates]
-        shown = [Car(missions=tuple(one.mission for one in car), green=car[-1].tree in queue.green) for car in found]
+        shown = [
+            Car(missions=tuple(one.mission for one in car), green=(car[-1].gate, car[-1].tree) in queue.green)
+            for car in found
+        ]
         return tuple(car for car in shown if car.missions != (line[0],))
 
     @property

@@ -203,7 +203,7 @@ class _Waiting:
         job, services = self._job, self._job.services
         car = next((each for each in train[1 : self._limits.gates] if each[0].mission == job.mission), ())
         full = car and (len(car) == min(queue.car, self._limits.batch) or car[-1].mission == line[-1])
-        if not full or car[-1].tree in queue.green or self._tested == car[-1].tree:
+        if not full or (self._work.gate, car[-1].tree) in queue.green or self._tested == car[-1].tree:
             return False
         self._tested = car[-1].tree
         began = services.clock.seconds()
@@ -211,7 +211,8 @@ class _Waiting:
         self._tell(f"tested with {', '.join(names[1:])}" if names[1:] else "tested before its turn")
         green = self._work.is_green(Candidate(car[-1].commit, car[-1].tree, car[0].onto), names[1:])
         seconds = round(services.clock.seconds() - began, 3)
-        batched = Batched(at=services.clock.now(), missions=names, tree=car[-1].tree, green=green, seconds=seconds)
+        now, gate = services.clock.now(), self._work.gate
+        batched = Batched(at=now, missions=names, tree=car[-1].tree, green=green, gate=gate, seconds=seconds)
         queued = Queued(at=batched.at, branch=job.state.into, ahead=line.index(job.mission))
         note(services, job.mission, queued, (self._turn.stream, batched))
         return True

@@ -238,7 +238,7 @@ def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[S
     car = turn.car(candidate, work)
     car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
     known = turn.queue.now().green
-    green = next((n for n in range(len(car), 0, -1) if car[n - 1].tree in known), 0)
+    green = next((n for n in range(len(car), 0, -1) if (work.gate, car[n - 1].tree) in known), 0)
     if not green:
         green = _bisect(work, turn, candidate, car)
     if not green:
@@ -261,10 +261,11 @@ def _test_car(turn: Turn, car: Sequence[Stacked], work: _Work, first: Candidate)
     services = turn.job.services
     began = services.clock.seconds()
     names = tuple(one.mission for one in car)
-    green = work.is_green(Candidate(car[-1].commit, car[-1].tree, first.onto), names[1:])
+    tree = car[-1].tree
+    green = work.is_green(Candidate(car[-1].commit, tree, first.onto), names[1:])
     if services.limits.batch > 1:
         now, seconds = services.clock.now(), round(services.clock.seconds() - began, 3)
-        turn.note(Batched(at=now, missions=names, tree=car[-1].tree, green=green, seconds=seconds))
+        turn.note(Batched(at=now, missions=names, tree=tree, green=green, gate=work.gate, seconds=seconds))
     return green
 
 
@@ -287,7 +288,8 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
         entering = work.trunk.gather(car[-1].commit, candidate.onto, message)
     job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
     if turn and job.services.limits.batch > 1:
-        turn.note(Batched(at=clock.now(), missions=names, tree=entering.tree, green=True, commit=entering.commit))
+        at, tree, commit = clock.now(), entering.tree, entering.commit
+        turn.note(Batched(at=at, missions=names, tree=tree, green=True, commit=commit, gate=work.gate))
     report = _published(work, entering, work.evidence(candidate))
     if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
         return report
