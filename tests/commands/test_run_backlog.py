@@ -1094,10 +1094,11 @@ def test_a_conflict_of_an_item_that_is_settled_by_hand_is_merged_once_it_is_unbl
 ) -> None:
     """Main has changed the backlog and its worklog since: `git merge main` brings them along."""
     a_backlog.settings("workspace: {publish: merge}")
-    theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
-    a_backlog.play(honest(review=[turn("review", run=[theirs])]))
+    theirs = f"cd {a_backlog.path} && git rev-parse HEAD > answer && git add answer && git commit -qm theirs"
+    again = turn("build", write={**honest()["build"][1]["write"], "answer": "42\n"})
+    a_backlog.play(honest(review=[turn("review", run=[theirs])], build=[*honest()["build"], again]))
     a_backlog.add()
-    assert "conflict with main in answer" in a_backlog.run().out
+    assert "conflict with main in answer" in a_backlog.run().out, "after two returns by itself"
     where = a_backlog.path / ".capsule/worktrees/WRK-001"
     with pytest.raises(AssertionError, match="git merge"):
         a_backlog.git("merge", "-q", "main", cwd=where)
