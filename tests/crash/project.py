@@ -126,6 +126,9 @@ class Project:
         ours |= {"CAPSULE_CONFINEMENT__WRITABLE": f"[{self.diary}]"} | (SANDBOXED if sandboxed else {})
         self._environment = os.environ | ours
 
+    def allow(self, **settings: str) -> None:
+        self._environment = self._environment | settings
+
     def git(self, *args: str) -> str:
         done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=False, text=True)
         assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr}"

@@ -10,14 +10,15 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from capsule.core.event import Queued
+from capsule.core.event import Batched, HandedIn, Queued, Stacked
 from capsule.core.merge_queue import merge_stream
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
@@ -74,6 +75,77 @@ def run_race(project: Project, *, conflict: bool, **told: str) -> tuple[int, int
                 project.git("commit", "-q", "-m", "by hand", "--", PAGE)
         journal.close()
         return first.result().returncode, second.result().returncode
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.killed", "merge-queue.batch")
+def test_killed_while_it_merges_others_along_each_is_merged_once(
+    a_race: MakeProject, tmp_path: Path, mark: str
+) -> None:
+    """It is the first of a batch of two; the other one finds its merge on main, or merges by itself."""
+    undisturbed, record = a_race(), tmp_path / "points"
+    assert run_batch(undisturbed, CRASH_RECORD=str(record)) == (0, 0)
+    assert undisturbed.git("log", "-1", "--format=%s", "main") == f"Merge 2 missions: {ITEM}, {OTHER}"
+    expected = batch_ending(undisturbed, mark)
+    points = from_queue_to_merge(record)
+    turn = points[next(n for n, point in enumerate(points) if point.startswith("before batched")) :]
+    assert {f"{side} served {STREAM}" for side in SIDES} < {*turn} and any("trunk.publish" in point for point in turn)
+    for point in [each for each in dict.fromkeys(turn) if is_event(each) or "trunk.publish" in each]:
+        project = a_race()
+        assert run_batch(project, CRASH_AT=point) == (-signal.SIGKILL, 0), point
+        assert project.run(ITEM).returncode == 0, point
+        assert batch_ending(project, mark) == expected, point
+        project.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.killed", "merge-queue.batch")
+def test_one_that_was_merged_along_and_killed_finds_its_merge_days_later(a_race: MakeProject, mark: str) -> None:
+    """By then others have committed to main, and its item was closed by hand."""
+    project = a_race()
+    assert run_batch(project, OTHER, CRASH_AT=f"before step_ended {OTHER}/publish#1") == (0, -signal.SIGKILL)
+    project.git("commit", "-q", "--allow-empty", "-m", "days later")
+    issues = project.path / ".beads" / "issues.jsonl"
+    issues.write_text(issues.read_text().replace('"in_progress"', '"closed"'))
+    later = project.run(OTHER)
+    assert later.returncode == 0 and "tested with" in later.stderr, later
+    assert batch_ending(project, mark)[0] == [ITEM, OTHER]
+    assert len(project.git("rev-list", "--first-parent", "--merges", "main").split()) == 1
+
+
+def run_batch(project: Project, driven: str = ITEM, **told: str) -> tuple[int, int]:
+    """Let both build their merges, one on the other, behind somebody who does not go together with them and leaves."""
+    project.allow(CAPSULE_MERGE__BATCH="2")
+    journal = SqliteJournal(project.path / ".git" / "capsule")
+    with ThreadPoolExecutor(2) as side_by_side:
+        with journal.claim("x") as epoch, journal.claim(STREAM):
+            at, main = "2026-01-01T00:00:00Z", project.git("rev-parse", "main^{tree}")
+            journal.note(STREAM, HandedIn(at=at, mission="x", key="publish#1", epoch=epoch))
+            journal.note(STREAM, Stacked(at=at, mission="x", commit="", tree="", onto="", under=main, gate=""))
+            journal.note(STREAM, Batched(at=at, missions=("x",), tree="", green=True, commit="x"))  # now two may be one
+            running = list[Future[subprocess.CompletedProcess[str]]]()
+
+            def gone_on() -> bool:
+                return running[-1].done() or has_stacked(journal, (ITEM, OTHER)[len(running) - 1])
+
+            for item in (ITEM, OTHER):
+                run = partial(project.drive, **told) if item == driven else project.run
+                running.append(side_by_side.submit(run, item))
+                assert eventually(gone_on, LONG)
+        journal.close()
+        first, second = (each.result().returncode for each in running)
+        return first, second
+
+
+def has_stacked(journal: SqliteJournal, item: str) -> bool:
+    return any(isinstance(event, Stacked) and event.mission == item for _, event in journal.events(STREAM))
+
+
+def batch_ending(project: Project, mark: str) -> list[object]:
+    """What came of both: each is merged once, whether together or not, and nothing is left."""
+    told = ending(project, mark)
+    merged = project.git("log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly,separator=)", "main")
+    return [sorted(merged.split()), told.tree, told.refs, told.worktrees, told.own_edits, told.issues, told.ended]
 
 
 def waits(project: Project, item: str) -> bool:
