@@ -131,7 +131,7 @@ def test_a_killed_server_takes_its_dashboards_along_and_no_mission(
 
 def _open_terminal(page: Browser, address: str) -> None:
     page.go(address)
-    assert eventually(lambda: page.value("document.querySelector('main')"))
+    assert eventually(lambda: page.value("!!document.querySelector('main')"))
     page.go(f"{page.address()}terminal/")
 
 
