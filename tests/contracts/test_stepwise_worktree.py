@@ -103,6 +103,24 @@ def desk(a_repo: Repo) -> Desk:
     return Desk(a_repo)
 
 
+# Several at a time
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_documents_of_others_that_came_while_tests_ran_are_no_part_of_the_work(desk: Desk) -> None:
+    """Tests may reach the place, so it is put back after them: as it was, and not as the branch is by then."""
+    desk.work()
+    desk.place.gate(desk.place.tree())
+    theirs = "changes/X-2_else/X-2_else_SPEC.md"
+    tip = desk.repo.commit("[X-2][SPEC]", **{theirs.replace(".", "__"): "- [ ] it\n"})
+    point = desk.place.checkpoint("build#1")
+    handed = desk.place.commit_step(point, "m", "build#1")
+    assert handed and handed.head == desk.base
+    assert {change.path for change in desk.place.trees.changes(handed.head, handed.tree)} == WORK
+    assert desk.place.restore(point) == "" and (desk.path / theirs).exists(), "the next phase begins at the branch"
+    assert desk.repo.head("main") == tip
+
+
 # The user's checkout
 
 

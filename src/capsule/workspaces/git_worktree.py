@@ -248,6 +248,10 @@ class GitWorktree:
     # Going back
 
     def restore(self, checkpoint: Checkpoint) -> str:
+        return self._put_back(checkpoint)
+
+    def _put_back(self, checkpoint: Checkpoint) -> str:
+        """Make the place equal to a checkpoint, on the base that it has; return the ref of what would be lost."""
         at_checkpoint, self._at_checkpoint, self._judged = self._at_checkpoint, "", ""
         if at_checkpoint == checkpoint.commit and self._linked.whole():
             return ""
@@ -341,7 +345,7 @@ class GitWorktree:
         checkpoint = Checkpoint(commit=commit, head=head, tree=delivered)
         if self._gated:  # tests run an agent's code, which may have reached in here: that must not pass for a human's
             self._gated, self._at_checkpoint = False, ""
-            self.restore(checkpoint)
+            self._put_back(checkpoint)
             self._at_checkpoint = commit
         return checkpoint
 
