@@ -1,17 +1,21 @@
-"""What the dashboard costs: how soon it is there, how much it computes while forty missions go on, what it remembers.
+"""What screens cost: how soon the dashboard is there, how much they compute while many missions go on, what is kept.
 
 Everything is the real program on a terminal of its own, in a real project with a real journal.
 
 - The first frame, from the start of the process, beside an empty Textual app that draws one word: the floor.
 - Processor seconds of the dashboard per second, while another process holds forty missions and writes sixty events a
   second, and lines into their live files.
+- The same of the view of a run of fifty missions at a time, and those of `capsule status`, called once a second: more
+  than a quarter of a core is a failure, and the exit code 1.
 - Its memory after 10,000 and after 100,000 events.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import resource
 import select
 import statistics
 import struct
@@ -21,7 +25,8 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 ROUNDS = int(os.environ.get("ROUNDS", "8"))
@@ -30,7 +35,9 @@ LONG = 60.0
 ALTERNATE = b"\x1b[?1049h"
 """What a program writes before it draws on the whole screen."""
 CAPSULE = [sys.executable, "-P", "-m", "capsule"]
-MISSIONS, PER_SECOND = 40, 60
+MISSIONS, AT_A_TIME, PER_SECOND = 40, 50, 60
+MOST = 0.25
+"""Of one core."""
 EMPTY = """
 import gc
 gc.set_threshold(100_000)
@@ -46,6 +53,7 @@ WRITER = """
 import contextlib, json, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from capsule.core.event import RunStarted, Taken
 from capsule.journals.sqlite import SqliteJournal
 from tests.screens.missions import NOT_GREEN, SENT_BACK, begun, ended, started
 root, missions, rate = Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
@@ -55,10 +63,14 @@ if not rate:
 names = [f"many-{number:02}" for number in range(1, missions + 1)]
 runs = dict.fromkeys(names, 1)
 with contextlib.ExitStack() as held:
+    held.enter_context(journal.claim("_queue"))
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    journal.note("_queue", RunStarted(at=now, cap=1000, jobs=missions))
     for name in names:
         held.enter_context(journal.claim(name))
         folder = root / ".capsule" / "missions" / name
         folder.mkdir(parents=True, exist_ok=True)
+        journal.note("_queue", Taken(at=now, mission=name))
         journal.note(name, started(name, f"Task {name}"))
         journal.note(name, begun("execute", 1))
     written, began = 2 * missions, time.monotonic()
@@ -123,16 +135,23 @@ class Terminal:
         os.close(self._ours)
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="bench-screens-") as folder:
-        project = Path(folder) / "project"
-        subprocess.run([*CAPSULE, "setup-template", "--tracker=file", str(project)], check=True, capture_output=True)
+def main() -> int:
+    with a_project() as project:
         first_frame(project)
         processor(project)
+    with a_project() as project:
+        shares = side_by_side(project)
+    with a_project() as project:
+        memory(project)
+    return any(share > MOST for share in shares)
+
+
+@contextmanager
+def a_project() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="bench-screens-") as folder:
         project = Path(folder) / "project"
         subprocess.run([*CAPSULE, "setup-template", "--tracker=file", str(project)], check=True, capture_output=True)
-        memory(project)
+        yield project
 
 
 def first_frame(project: Path) -> None:
@@ -154,10 +173,10 @@ def until(project: Path, argv: list[str], words: str) -> float:
         return time.perf_counter() - began
 
 
-def writer(project: Path, rate: float) -> subprocess.Popen[str]:
+def writer(project: Path, rate: float, missions: int = MISSIONS) -> subprocess.Popen[str]:
     here = str(Path(__file__).parent.parent)
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, here, str(project), str(MISSIONS), str(rate)],
+        [sys.executable, "-c", WRITER, here, str(project), str(missions), str(rate)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -179,10 +198,43 @@ def processor(project: Path) -> None:
                 time.sleep(2)
                 share = used_per_second(terminal.process.pid, SECONDS)
                 told = f"forty missions, {PER_SECOND} events/s, view {view}"
-                print(f"{told}: {share:.1%} of one core, {share / 0.25:.2f} of the 25 % allowed")
+                print(f"{told}: {share:.1%} of one core, {share / MOST:.2f} of the {MOST:.0%} allowed")
     finally:
         written.kill()
         written.wait()
+
+
+def side_by_side(project: Path) -> list[float]:
+    """Return the shares of a core that the view of a run takes, and `status`, while fifty missions run."""
+    names = [f"many-{number:02}" for number in range(1, AT_A_TIME + 1)]
+    rows = ({"id": name, "title": f"Task {name}", "status": "open", "issue_type": "task"} for name in names)
+    with (project / ".beads" / "issues.jsonl").open("a") as beads:
+        beads.writelines(f"{json.dumps(row)}\n" for row in rows)
+    written = writer(project, PER_SECOND, AT_A_TIME)
+    assert written.stdin
+    try:
+        print(1_000_000, file=written.stdin, flush=True)
+        with Terminal([*CAPSULE, "run"], project) as terminal:
+            terminal.wait_for(f"{AT_A_TIME} running")
+            time.sleep(2)
+            view = used_per_second(terminal.process.pid, SECONDS)
+        before = children_seconds()
+        for _ in range(ROUNDS):
+            said = subprocess.run([*CAPSULE, "status"], cwd=project, check=True, capture_output=True, text=True).stdout
+            assert f"{AT_A_TIME} running" in said, said
+        status = (children_seconds() - before) / ROUNDS
+    finally:
+        written.kill()
+        written.wait()
+    for what, share in (("view of the run", view), ("status once a second", status)):
+        told = f"{AT_A_TIME} at a time, {PER_SECOND} events/s, {what}"
+        print(f"{told}: {share:.1%} of one core, {share / MOST:.2f} of the {MOST:.0%} allowed")
+    return [view, status]
+
+
+def children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def used_per_second(pid: int, seconds: float) -> float:
@@ -224,4 +276,4 @@ def resident(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,12 +1,14 @@
 """Many missions at once, with agents that sleep: is each merged exactly once, and what does each cost?
 
-`MISSIONS` (50) tdd missions are run by one `capsule run --jobs` (all at once), then a few one after the other, then
-`SEPARATE` (32) by a `capsule run ID` each, started by hand from a shell. `CONFLICTS` (0) is the share in percent of
-missions that change the same line, half of it besides of such that are green alone and red together.
+`MISSIONS` (50) tdd missions are run by one `capsule run --jobs` (all at once); then a few one after the other; then
+as many as before, of which `CONFLICTS` (20) percent change the same line, and half as many besides are green alone and
+red together; then `SEPARATE` (32) by a `capsule run ID` each, started by hand from a shell.
 
 Prints what was merged and what needs a person, wall time, CPU of our own for each mission (that of agents and tests,
 measured bare in the same run, is taken off), the memory of a runner with its supervisor while all of them run (PSS),
-and whether every commit of main's first-parent line is green when it is tried afterwards.
+and whether every commit of main's first-parent line is green when it is tried afterwards. The exit code is 1 where a
+mission was not merged, or twice, or needs a person who is not told which other one stands in its way; where a commit is
+red; and where a figure is above its limit.
 """
 
 from __future__ import annotations
@@ -20,13 +22,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
+
+from capsule.core.state import replay
+from capsule.project import open_project
 
 MISSIONS = int(os.environ.get("MISSIONS", "50"))
 SEPARATE = int(os.environ.get("SEPARATE", "32"))
 ONE_BY_ONE = 5
-CONFLICTS = int(os.environ.get("CONFLICTS", "0"))
-SLEEP = os.environ.get("SLEEP", "2")
+CONFLICTS = int(os.environ.get("CONFLICTS", "20"))
+SLEEP = float(os.environ.get("SLEEP", "6"))
+"""Seconds that an agent takes: so long that the first is still at work when the last one has begun."""
+MOST_CPU, MOST_MB = 0.7, 25.0
+"""Of our own for one mission: seconds, and PSS of its runner and supervisor."""
 CAPSULE = [str(Path(sys.executable).with_name("capsule"))]
 AGENT = """\
 sleep %s
@@ -51,11 +61,11 @@ ENVIRONMENT = {
 }
 
 
-def make_project(folder: Path, names: list[str]) -> Path:
+def make_project(folder: Path, names: list[str], seconds: float) -> Path:
     root, agent = folder / "project", folder / "agent.sh"
     for each in (root / ".beads", root / ".capsule"):
         each.mkdir(parents=True)
-    agent.write_text(AGENT % SLEEP)
+    agent.write_text(AGENT % seconds)
     rows = ({"id": name, "title": f"Make {name}", "status": "open", "issue_type": "task"} for name in names)
     (root / ".beads/issues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (root / ".capsule/config.yaml").write_text(
@@ -76,6 +86,7 @@ def cpu() -> float:
 def bare(folder: Path) -> float:
     """CPU of the agents and test runs of one mission, started bare."""
     (folder / "bare").mkdir()
+    (folder / "bare.sh").write_text(AGENT % 0)
     subprocess.run(["git", "init", "-q"], cwd=folder / "bare", check=True, env=ENVIRONMENT)
     (folder / "bare/shared").write_text("first\n")
     before = cpu()
@@ -87,70 +98,77 @@ def bare(folder: Path) -> float:
             "CAPSULE_RUN": "1",
             "CAPSULE_COMMIT_MSG": "x",
         }
-        subprocess.run(["sh", folder / "agent.sh"], cwd=folder / "bare", env=env, check=True, capture_output=True)
+        subprocess.run(["sh", folder / "bare.sh"], cwd=folder / "bare", env=env, check=True, capture_output=True)
         subprocess.run(["sh", "-c", TEST], cwd=folder / "bare", env=env, check=False)
     return cpu() - before
 
 
-def memory() -> list[float]:
-    """MB (PSS) of each runner with its supervisor, in a moment at which all of them run."""
-    found: dict[str, float] = {}
+def memory(queue: int) -> list[float]:
+    """MB (PSS) of each runner of a queue with its supervisor, now."""
+    parents, sizes = dict[int, int](), dict[int, float]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if not any(b"capsule" in word for word in words[:4]):
+            line = (folder / "cmdline").read_bytes()
+            if b"supervisor.main()" not in line and b"_runner" not in line.split(b"\0"):
                 continue
             parent = re.search(r"PPid:\s+(\d+)", (folder / "status").read_text())
             pss = re.search(r"Pss:\s+(\d+)", (folder / "smaps_rollup").read_text())
-        except OSError:
+        except OSError:  # it has just ended
             continue
-        runner = folder.name if b"_runner" in words else parent[1] if parent else ""
-        found[runner] = found.get(runner, 0) + (int(pss[1]) / 1024 if pss else 0)
-    runners = {name: size for name, size in found.items() if is_runner(name)}
-    return sorted(runners.values())
+        parents[int(folder.name)] = int(parent[1]) if parent else 0
+        sizes[int(folder.name)] = int(pss[1]) / 1024 if pss else 0.0
+    runners = [pid for pid, parent in parents.items() if parent == queue]
+    return sorted(sum(sizes[pid] for pid in sizes if runner in (pid, parents[pid])) for runner in runners)
 
 
-def is_runner(pid: str) -> bool:
-    try:
-        return b"_runner" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+class Outcome(NamedTuple):
+    """What came of a run: missions that were merged, twice, or need a person; what is wrong with it."""
+
+    merged: int
+    needs_you: int
+    faults: list[str]
 
 
-def outcome(root: Path, names: list[str]) -> dict[str, int]:
-    """How many were merged, more than once, and how many need a person; and commits of main that are red."""
+def outcome(root: Path, names: list[str]) -> Outcome:
+    """Compare main with the journal, and try every commit of main's first-parent line."""
     subjects = git(root, "log", "--first-parent", "--merges", "--format=%s", "main").splitlines()
-    merged = [subject.split(":")[0].removeprefix("Merge ") for subject in subjects]
-    told = json.loads(
-        subprocess.run(
-            [*CAPSULE, "status", "--json"], cwd=root, env=ENVIRONMENT, capture_output=True, check=True
-        ).stdout
-    )
-    needs = sum("needs" in str(row.get("status", "")) for row in told)
-    red = 0
+    merged = Counter(subject.split(":")[0].removeprefix("Merge ") for subject in subjects)
+    faults = [f"{name} was merged {count} times" for name, count in merged.items() if count > 1]
+    brought = git(root, "ls-tree", "--name-only", "main").split()
+    faults += [f"{name} was merged without its work" for name in merged if f"made-{name}" not in brought]
+    journal = open_project(str(root)).journal()
+    states = {name: replay(event for _, event in journal.events(name)) for name in names if name not in merged}
+    journal.close()
+    for name, state in states.items():
+        reason = state.halt.reason if state.halt else ""
+        if not reason:
+            faults.append(f"{name} is neither merged nor needs a person")
+        elif not any(f"{other} (git diff" in reason for other in names):
+            faults.append(f"{name} names no other mission: {reason[:300]}")
     for commit in git(root, "rev-list", "--first-parent", "--merges", "main").split():
         git(root, "worktree", "add", "-q", "--detach", "--force", str(root.parent / "tried"), commit)
-        red += subprocess.run(["sh", "-c", TEST], cwd=root.parent / "tried", check=False).returncode != 0
+        if subprocess.run(["sh", "-c", TEST], cwd=root.parent / "tried", check=False).returncode:
+            faults.append(f"{commit} is red")
         git(root, "worktree", "remove", "--force", str(root.parent / "tried"))
-    once = {*merged} & {*names}
-    return {"merged": len(once), "twice": len(merged) - len({*merged}), "need you": needs, "red commits": red}
+    return Outcome(len(merged), len(states), faults)
 
 
 def git(root: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=root, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
 
 
-def names_of(many: int) -> list[str]:
-    clash = many * CONFLICTS // 100
+def names_of(many: int, conflicts: int) -> list[str]:
+    clash = many * conflicts // 100
     kinds = ["text"] * clash + ["both"] * (clash // 2)
     return [f"{(kinds[number] if number < len(kinds) else 'task')}-{number}" for number in range(many)]
 
 
-def side_by_side(many: int, jobs: int) -> float:
-    """Run so many with so many at a time; print, and return our own CPU for each."""
+def side_by_side(many: int, jobs: int, *, conflicts: int = 0) -> list[str]:
+    """Run so many with so many at a time; print what came of it and what it cost, and return what is wrong."""
     with tempfile.TemporaryDirectory() as name:
-        folder, names = Path(name), names_of(many)
-        root, floor = make_project(folder, names), bare(folder) if jobs > 1 else 0.0
+        folder, names, seconds = Path(name), names_of(many, conflicts), SLEEP if jobs > 1 else 1.0
+        root = make_project(folder, names, seconds)
+        floor = bare(folder)
         before, began, sizes = cpu(), time.perf_counter(), list[float]()
         with (folder / "said").open("wb") as said:
             run = subprocess.Popen(
@@ -158,29 +176,31 @@ def side_by_side(many: int, jobs: int) -> float:
             )
             while run.poll() is None:
                 time.sleep(1)
-                now = memory() if jobs > 1 else []
-                sizes = now if len(now) > len(sizes) else sizes
+                now = memory(run.pid)
+                sizes = now if len(now) >= len(sizes) else sizes
         wall, each = time.perf_counter() - began, (cpu() - before) / many
-        own = each - floor if floor else each
-        print(f"--jobs {jobs}: {many} missions, exit {run.returncode}, {outcome(root, names)}")
-        print(
-            f"  {wall:.1f} s wall, {each:.2f} s CPU each"
-            + (f", {floor:.2f} s of it agents and tests, {own:.2f} s ours (aim: 0.7)" if floor else "")
-        )
-        if sizes:
-            print(
-                f"  {len(sizes)} runners with supervisors: {statistics.median(sizes):.1f} MB PSS each, "
-                f"at most {sizes[-1]:.1f} (aim: 25)"
-            )
-        if run.returncode:
+        own, (merged, needs_you, faults) = each - floor, outcome(root, names)
+        clashing = f", {conflicts} % in conflict" if conflicts else ""
+        print(f"--jobs {jobs}: {many} missions{clashing}: {merged} merged, {needs_you} need you, exit {run.returncode}")
+        print(f"  {wall:.1f} s wall; {each:.2f} s CPU each, {own:.2f} of it ours (limit {MOST_CPU})")
+        middle, most = (statistics.median(sizes), sizes[-1]) if sizes else (0.0, 0.0)
+        told = f"{len(sizes)} runners with supervisors at once"
+        print(f"  {told}: {middle:.1f} MB PSS, at most {most:.1f} (limit {MOST_MB})")
+        if not conflicts:
+            faults += [f"{needs_you} need you, exit {run.returncode}"] * bool(needs_you or run.returncode)
+            faults += [f"{own:.2f} s CPU for a mission"] * (own > MOST_CPU)
+        faults += [f"{most:.1f} MB for a runner"] * (most > MOST_MB)
+        faults += [f"only {len(sizes)} of {jobs} ran at once"] * (len(sizes) < min(jobs, many))
+        if faults:
             print((folder / "said").read_text()[-2000:])
-        return own
+        return faults
 
 
-def separate(many: int) -> None:
+def separate(many: int) -> list[str]:
+    """Start each by a command of its own, all at once; print what came of it, and return what is wrong."""
     with tempfile.TemporaryDirectory() as name:
-        names = [f"task-{number}" for number in range(many)]
-        root, began = make_project(Path(name), names), time.perf_counter()
+        names = names_of(many, 0)
+        root, began = make_project(Path(name), names, SLEEP), time.perf_counter()
         said = [(Path(name) / f"{item}.said").open("wb") for item in names]
         runs = [
             subprocess.Popen([*CAPSULE, "run", item], cwd=root, env=ENVIRONMENT, stdout=out, stderr=out)
@@ -189,20 +209,28 @@ def separate(many: int) -> None:
         codes = [run.wait() for run in runs]
         for out in said:
             out.close()
-        print(f"{many} separate runs: {codes.count(0)} ended with 0, {outcome(root, names)}, "
-              f"{time.perf_counter() - began:.1f} s wall")  # fmt: skip
-        for item, code in zip(names, codes, strict=True):
-            if code:
-                print(f"  {item}: {(Path(name) / f'{item}.said').read_text()[-600:]}")
+        wall, (merged, needs_you, faults) = time.perf_counter() - began, outcome(root, names)
+        print(
+            f"{many} separate runs: {merged} merged, {needs_you} need you, {codes.count(0)} exit 0, {wall:.1f} s wall"
+        )
+        told = [
+            (item, code, (Path(name) / f"{item}.said").read_text()) for item, code in zip(names, codes, strict=True)
+        ]
+        return faults + [f"{item} ended with {code}: {text[-600:]}" for item, code, text in told if code]
 
 
-def main() -> None:
+def main() -> int:
+    faults = list[str]()
     if MISSIONS:
-        side_by_side(MISSIONS, MISSIONS)
-        side_by_side(ONE_BY_ONE, 1)
+        faults += side_by_side(MISSIONS, MISSIONS)
+        faults += side_by_side(ONE_BY_ONE, 1)
+    if MISSIONS and CONFLICTS:
+        faults += side_by_side(MISSIONS, MISSIONS, conflicts=CONFLICTS)
     if SEPARATE:
-        separate(SEPARATE)
+        faults += separate(SEPARATE)
+    print("\n".join(faults) or "each was merged once, or needs a person who is told why")
+    return bool(faults)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

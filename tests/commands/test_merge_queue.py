@@ -172,6 +172,9 @@ def test_two_that_are_green_alone_and_red_together_do_not_both_get_in(race: Race
     assert returned and all(f"Merged meanwhile: {merged} (git diff " in event.why for event in returned)
     retries = [event.decision.feedback for event in events if isinstance(event, StepEnded) and event.decision.back_to]
     assert retries and all(f"Merged meanwhile: {merged} (git diff " in feedback for feedback in retries)
+    assert [
+        event.decision.by_others for event in events if isinstance(event, StepEnded) and event.decision.exhausted
+    ] == [True]
     assert f"merged meanwhile: {merged} (git diff " in race.capsule("status").out, "it needs a person, who is told too"
     assert "went back: The work is green alone, " in race.capsule("show", parked).out
     assert not any(isinstance(event, StepEnded) and "merged" in event.outcome.facts for event in events)

@@ -24,6 +24,7 @@ from capsule.core.signal import Signal, Verdict
 
 AT = "2026-01-05T09:00:00Z"
 EXHAUSTED = Decision(Move.PARK, Verdict.FAILED, exhausted=True)
+BESIDE_OTHERS = Decision(Move.PARK, Verdict.FAILED, exhausted=True, by_others=True)
 BLOCKED = Decision(Move.PARK, Verdict.BLOCKED)
 TRIPPED = Decision(Move.PARK, Verdict.PASS, vetoed=True)
 PASSED = Decision(Move.ADVANCE, Verdict.PASS)
@@ -47,6 +48,8 @@ def ended(decision: Decision, mission: str = "m", key: str = "code#1", usd: floa
         ([EXHAUSTED, BLOCKED, EXHAUSTED], True),
         ([EXHAUSTED, TRIPPED, EXHAUSTED], True),
         ([BLOCKED, BLOCKED, TRIPPED, TRIPPED], False),
+        ([BESIDE_OTHERS, BESIDE_OTHERS, EXHAUSTED], False),
+        ([EXHAUSTED, BESIDE_OTHERS, EXHAUSTED], True),
         ([PASSED, EXHAUSTED, EXHAUSTED], True),
     ],
 )

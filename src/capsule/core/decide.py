@@ -86,6 +86,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_code: int = 0
     exhausted: bool = False
     """Whether it stopped because no retries are left."""
+    by_others: bool = False
+    """Whether the work had gone back because of what others merged: then the run is not to blame."""
     vetoed: bool = False
     """Whether the phase passed, but a person must approve the item."""
     block_type: str = ""

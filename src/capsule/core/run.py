@@ -174,7 +174,7 @@ def agent_ended(mission: str, ended: StepEnded) -> AgentEnded:
         mission=mission,
         key=ended.key,
         usage=ended.outcome.usage,
-        exhausted=decision.exhausted,
+        exhausted=decision.exhausted and not decision.by_others,
         progress=decision.move in PROGRESS,
     )
 

@@ -89,7 +89,7 @@ def _with_others(job: Job, decision: Decision) -> Decision:
     first, newline, rest = decision.reason.partition("\n")
     reason = f"{first.rstrip('.')}; {others}{newline}{rest}" if decision.move in HALTS else decision.reason
     feedback = f"{decision.feedback}\n\n{others[:1].upper()}{others[1:]}." if decision.feedback else ""
-    return msgspec.structs.replace(decision, reason=reason, feedback=feedback)
+    return msgspec.structs.replace(decision, reason=reason, feedback=feedback, by_others=True)
 
 
 def _gave_up_on_tests(job: Job, outcome: Outcome, decision: Decision) -> bool:

@@ -329,9 +329,10 @@ class QueueReport(PlainReport):
         elif not skipped:
             self._result(mission, event)
         if by_agent and not skipped:
-            self._tally = self._tally.ended(agent_ended(mission, event))
+            ended = agent_ended(mission, event)
+            self._tally = self._tally.ended(ended)
             self._say(f"Progress: {self._tally.spawns}/{self._cap} phases used")
-            if event.decision.exhausted:
+            if ended.exhausted:
                 self._say(f"Circuit breaker: {self._tally.failures_in_a_row}/{BREAKER} consecutive failures")
 
     def _result(self, mission: str, event: StepEnded) -> None:
