@@ -158,7 +158,7 @@ def test_a_mistake_in_a_recording_is_named(stage: Stage, wrong: dict[str, Any]) 
     stage.tell({"say": "Done.\n", **wrong}, recorded=True)
     failure = stage.play().failure
     assert failure
-    assert (failure.kind, "strange" in failure.reason) == (Kind.CONFIGURATION, True)
+    assert (failure.kind, "invalid" in failure.reason) == (Kind.CONFIGURATION, True)
 
 
 def test_how_it_ended_is_as_it_was(stage: Stage) -> None:

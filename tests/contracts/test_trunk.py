@@ -92,7 +92,7 @@ def test_a_commit_that_was_thrown_away_is_not_held(merge: Merge) -> None:
 
 
 def test_a_trunk_that_is_not_there_says_so(git: Git) -> None:
-    with pytest.raises(Refused, match="no branch nowhere"):
+    with pytest.raises(Refused, match="The branch nowhere no longer exists"):
         GitTrunk(git, "nowhere").tip()
 
 

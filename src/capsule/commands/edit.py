@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)}, or its first letter (backlog)")
     parser.add_argument("--type", metavar="TYPE", help=f"{TYPES} (beads)")
     parser.add_argument("--priority", metavar="N", help="0 (most urgent) to 4 (beads)")
-    parser.add_argument("--parent", metavar="ID", help="the epic or feature it belongs to (beads)")
+    parser.add_argument("--parent", metavar="PARENT", help="the epic or feature it belongs to (beads)")
     more = "add a tag; may be given several times"
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help=more)
     parser.add_argument("--untag", metavar="TAG", action="append", default=[], help="take a tag away")

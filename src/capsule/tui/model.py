@@ -241,7 +241,7 @@ class DashboardModel:
                 "reverse bold" if name == self.view else f"{UNSURE} bold" if name == INBOX and self.questions else ""
             )
             label = needs_you(self.questions) if name == INBOX else name.capitalize()
-            if name == self.view or not (fault and width < WIDE):  # where there is little room, a fault takes it
+            if name == self.view or width >= WIDE or not (fault or self.words):  # the little room there is is theirs
                 parts.append(drawing.tab(f"{number} {label}", f"app.view('{name}')", style))
         if self.words:
             parts += [text(" filter: ", FAINT), drawing.said(self.words, 30, UNSURE)]
