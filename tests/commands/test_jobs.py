@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from capsule.core.event import Advanced, MissionStarted, Recorded, RunEnded, Run
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
 
+from ..contracts import fake_bd
 from .backlog_project import BacklogProject
 from .backlog_script import honest, turn
 from .conftest import PASS, Project, Script, assert_clear
@@ -149,6 +151,24 @@ def test_named_tasks_and_epics_too(shelf: Shelf, tmp_path: Path) -> None:
     shelf.plays({name: makes(name, meets(room, 2)) for name in ("fork", "spoon")})
     said = shelf.capsule("run", "set", "--jobs", "2")
     assert said.code == 0 and shelf.merged() == ["cup", "fork", "jug", "spoon"], said
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_missions_side_by_side_ask_bd_one_at_a_time(shelf: Shelf, tmp_path: Path) -> None:
+    program = fake_bd.install(tmp_path / "bd", slow={"update": 0.2, "close": 0.2}) / "bd"
+    given = tmp_path / "given.jsonl"
+    shelf.beads.rename(given)
+    for words in (["init", "--prefix=shelf"], ["import", "-i", str(given)]):
+        subprocess.run([program, *words], cwd=shelf.path, check=True, capture_output=True)
+    shelf.always |= {"CAPSULE_TRACKER": "beads", "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    room = tmp_path / "room"
+    room.mkdir()
+    shelf.plays({name: makes(name, meets(room, 4)) for name in NAMES})
+    said = shelf.capsule("run", "--jobs", "4")
+    assert said.code == 0 and shelf.merged() == sorted(NAMES), said
+    assert {row["status"] for row in fake_bd.beads(shelf.path).values()} == {"closed"}
+    writes = [call for call in fake_bd.calls(shelf.path) if call["command"] in ("update", "close")]
+    assert len(writes) >= 8 and all(one["ended"] <= other["started"] for one, other in pairwise(writes))
 
 
 @pytest.mark.promise("jobs.header")
