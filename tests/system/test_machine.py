@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -20,5 +21,6 @@ def test_as_many_missions_fit_as_processors_and_memory_allow(
     assert machine.most_jobs() == jobs
 
 
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the system does not say what is free")
 def test_what_is_free_is_less_than_there_is() -> None:
     assert 0 < machine.free_memory() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
