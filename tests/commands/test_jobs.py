@@ -358,6 +358,21 @@ def test_a_mission_whose_process_is_killed_again_and_again_needs_you(shelf: Shel
     assert "The process of cup was killed by SIGKILL" in said and "capsule run cup" in said
 
 
+@pytest.mark.promise("merge-queue.withdrawn")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_item_that_is_removed_from_its_tracker_ends_its_mission_and_no_other(
+    shelf: Shelf, tmp_path: Path, jobs: str
+) -> None:
+    shelf.plays({"cup": makes("cup", waits(f"[ -e {tmp_path}/over ]"))})
+    with shelf.working("--jobs", jobs) as run:
+        assert eventually(lambda: "cup" in shelf.spawned())
+        shelf.beads.write_text("".join(row for row in shelf.beads.read_text().splitlines(True) if '"cup"' not in row))
+        (tmp_path / "over").touch()
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == ["jug", "pan", "pot"]
+    assert "cup was removed from the tracker while the mission ran; nothing was merged" in shelf.said.read_text()
+
+
 def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
     wait = waits(f"[ -e {tmp_path}/over ]")
     shelf.plays({name: makes(name, wait) for name in NAMES})
