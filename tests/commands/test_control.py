@@ -169,6 +169,21 @@ def test_a_queue_leaves_alone_what_was_stopped_before_it_began(patient: Shelf, t
     assert patient.merged() == ["cup", "jug", "pot"]
 
 
+@pytest.mark.promise("jobs.suspended-queue")
+def test_a_queue_that_is_suspended_holds_nobody_up(patient: Shelf, tmp_path: Path) -> None:
+    """Ctrl-Z, or a terminal that takes no more output: its missions go on, one of them with the turn to merge."""
+    with patient.working("--jobs", "2") as run:
+        assert eventually(lambda: len(patient.spawned()) == 2)
+        os.kill(run.pid, signal.SIGSTOP)
+        (tmp_path / "over").touch()
+        assert patient.capsule("run", "pot").code == 0
+        assert eventually(lambda: patient.merged() == ["cup", "jug", "pot"], LONG)
+        os.kill(run.pid, signal.SIGCONT)
+        assert run.wait(5 * LONG) == 0, patient.said.read_text()
+    said = patient.said.read_text()
+    assert patient.merged() == sorted(NAMES) and all(f"{name} is closed in the tracker" in said for name in NAMES[:3])
+
+
 @pytest.mark.promise("jobs.stopped")
 def test_what_somebody_suspended_is_stopped_too(patient: Shelf, tmp_path: Path) -> None:
     """A suspended process (Ctrl-Z) hears nothing until it goes on; and its missions wait to be heard by their queue."""
