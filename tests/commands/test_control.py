@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,7 @@ from capsule.core.event import JobsSet, RunEnded, Spawned, StepBegun, Stopped
 from tests.costs import LONG, eventually
 
 from .conftest import assert_clear
-from .test_campaign import row
+from .test_campaign import FLOW, row
 from .test_jobs import NAMES, Shelf, makes, shelf, waits
 
 __all__ = ["shelf"]
@@ -217,6 +218,26 @@ def test_a_mission_of_a_queue_is_aborted_and_the_queue_goes_on(patient: Shelf, t
         (tmp_path / "over").touch()
         assert run.wait(5 * LONG) == 0, patient.said.read_text()
     assert patient.merged() == ["jug", "pan", "pot"]
+
+
+@pytest.mark.promise("jobs.given-up")
+@pytest.mark.parametrize("words", [("abort", "cup"), ("clean", "cup"), ("clean", "--all"), ("teardown",)])
+def test_what_was_merged_and_then_given_up_is_not_done_again(
+    shelf: Shelf, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """It was stopped between its merge and its archive."""
+    after = f"  - {{name: after, role: action, run: 'touch {tmp_path}/in; sleep 600'}}\n"
+    shelf.write(".capsule/workflows/short.yaml", FLOW.replace("  - {name: archive,", f"{after}  - {{name: archive,"))
+    shelf.beads.write_text(row("cup"))
+    shelf.commit("something comes after the merge")
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("cup") as run:
+        assert eventually((tmp_path / "in").exists), shelf.said.read_text()
+        assert shelf.capsule("stop").code == 0 and run.wait(LONG) == 130
+    said = shelf.capsule(*words)
+    assert said.code == 0 and "cup was merged as " in said.out + said.err, said
+    assert json.loads(shelf.beads.read_text())["status"] == "closed"
+    assert shelf.capsule("run").code == 0 and shelf.merged() == ["cup"]
 
 
 def test_a_mission_whose_queue_was_killed_is_stopped_too(patient: Shelf) -> None:

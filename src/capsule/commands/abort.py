@@ -11,6 +11,7 @@ import argparse
 
 from capsule.app.endings import abandon
 from capsule.commands.arguments import item_argument, say, warn
+from capsule.commands.clean import merged_already
 from capsule.core.item import Blocked, check_id
 from capsule.core.ledger import DECISION
 from capsule.project import open_project
@@ -33,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     if ended.salvage:
         say(f"  salvaged:    {ended.salvage}")
     blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
-    if blocked:
+    if ended.merged:
+        say(f"  {merged_already(ended)}")
+    elif blocked:
         say(f"  next:        {_frees(mission, blocked)}")
     else:
         say(f"  start over:  capsule run {mission}")
