@@ -235,9 +235,9 @@ class Round:
         assert not project.dirt()
 
     def merged(self) -> list[str]:
-        """Missions in the order of main's first parents, one for each merge commit."""
-        subjects = self.project.git("log", "--first-parent", "--merges", "--format=%s", "main").splitlines()
-        return [subject.partition(":")[0].removeprefix("Merge ") for subject in subjects]
+        """Missions, one for each merge of theirs that main holds, also together with others."""
+        told = "%(trailers:key=Capsule-Mission,valueonly,separator=)"
+        return self.project.git("log", "--merges", f"--format={told}", "main").split()
 
     def closed(self) -> Counter[str]:
         return Counter({i: sum(isinstance(e, ItemClosed) for e in self.project.events(i)) for i in self.items})

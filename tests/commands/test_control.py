@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,7 @@ from capsule.core.event import JobsSet, RunEnded, Spawned, StepBegun, Stopped
 from tests.costs import LONG, eventually
 
 from .conftest import assert_clear
-from .test_campaign import row
+from .test_campaign import FLOW, row
 from .test_jobs import NAMES, Shelf, makes, shelf, waits
 
 __all__ = ["shelf"]
@@ -169,6 +170,21 @@ def test_a_queue_leaves_alone_what_was_stopped_before_it_began(patient: Shelf, t
     assert patient.merged() == ["cup", "jug", "pot"]
 
 
+@pytest.mark.promise("jobs.suspended-queue")
+def test_a_queue_that_is_suspended_holds_nobody_up(patient: Shelf, tmp_path: Path) -> None:
+    """Ctrl-Z, or a terminal that takes no more output: its missions go on, one of them with the turn to merge."""
+    with patient.working("--jobs", "2") as run:
+        assert eventually(lambda: len(patient.spawned()) == 2)
+        os.kill(run.pid, signal.SIGSTOP)
+        (tmp_path / "over").touch()
+        assert patient.capsule("run", "pot").code == 0
+        assert eventually(lambda: patient.merged() == ["cup", "jug", "pot"], LONG)
+        os.kill(run.pid, signal.SIGCONT)
+        assert run.wait(5 * LONG) == 0, patient.said.read_text()
+    said = patient.said.read_text()
+    assert patient.merged() == sorted(NAMES) and all(f"{name} is closed in the tracker" in said for name in NAMES[:3])
+
+
 @pytest.mark.promise("jobs.stopped")
 def test_what_somebody_suspended_is_stopped_too(patient: Shelf, tmp_path: Path) -> None:
     """A suspended process (Ctrl-Z) hears nothing until it goes on; and its missions wait to be heard by their queue."""
@@ -202,6 +218,26 @@ def test_a_mission_of_a_queue_is_aborted_and_the_queue_goes_on(patient: Shelf, t
         (tmp_path / "over").touch()
         assert run.wait(5 * LONG) == 0, patient.said.read_text()
     assert patient.merged() == ["jug", "pan", "pot"]
+
+
+@pytest.mark.promise("jobs.given-up")
+@pytest.mark.parametrize("words", [("abort", "cup"), ("clean", "cup"), ("clean", "--all"), ("teardown",)])
+def test_what_was_merged_and_then_given_up_is_not_done_again(
+    shelf: Shelf, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """It was stopped between its merge and its archive."""
+    after = f"  - {{name: after, role: action, run: 'touch {tmp_path}/in; sleep 600'}}\n"
+    shelf.write(".capsule/workflows/short.yaml", FLOW.replace("  - {name: archive,", f"{after}  - {{name: archive,"))
+    shelf.beads.write_text(row("cup"))
+    shelf.commit("something comes after the merge")
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("cup") as run:
+        assert eventually((tmp_path / "in").exists), shelf.said.read_text()
+        assert shelf.capsule("stop").code == 0 and run.wait(LONG) == 130
+    said = shelf.capsule(*words)
+    assert said.code == 0 and "cup was merged as " in said.out + said.err, said
+    assert json.loads(shelf.beads.read_text())["status"] == "closed"
+    assert shelf.capsule("run").code == 0 and shelf.merged() == ["cup"]
 
 
 def test_a_mission_whose_queue_was_killed_is_stopped_too(patient: Shelf) -> None:

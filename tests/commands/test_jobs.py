@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from capsule.core.event import Advanced, MissionStarted, Recorded, RunEnded, Run
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
 
+from ..contracts import fake_bd
 from .backlog_project import BacklogProject
 from .backlog_script import honest, turn
 from .conftest import PASS, Project, Script, assert_clear
@@ -149,6 +151,24 @@ def test_named_tasks_and_epics_too(shelf: Shelf, tmp_path: Path) -> None:
     shelf.plays({name: makes(name, meets(room, 2)) for name in ("fork", "spoon")})
     said = shelf.capsule("run", "set", "--jobs", "2")
     assert said.code == 0 and shelf.merged() == ["cup", "fork", "jug", "spoon"], said
+
+
+@pytest.mark.promise("jobs.side-by-side")
+def test_missions_side_by_side_ask_bd_one_at_a_time(shelf: Shelf, tmp_path: Path) -> None:
+    program = fake_bd.install(tmp_path / "bd", slow={"update": 0.2, "close": 0.2}) / "bd"
+    given = tmp_path / "given.jsonl"
+    shelf.beads.rename(given)
+    for words in (["init", "--prefix=shelf"], ["import", "-i", str(given)]):
+        subprocess.run([program, *words], cwd=shelf.path, check=True, capture_output=True)
+    shelf.always |= {"CAPSULE_TRACKER": "beads", "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    room = tmp_path / "room"
+    room.mkdir()
+    shelf.plays({name: makes(name, meets(room, 4)) for name in NAMES})
+    said = shelf.capsule("run", "--jobs", "4")
+    assert said.code == 0 and shelf.merged() == sorted(NAMES), said
+    assert {row["status"] for row in fake_bd.beads(shelf.path).values()} == {"closed"}
+    writes = [call for call in fake_bd.calls(shelf.path) if call["command"] in ("update", "close")]
+    assert len(writes) >= 8 and all(one["ended"] <= other["started"] for one, other in pairwise(writes))
 
 
 @pytest.mark.promise("jobs.header")
@@ -336,6 +356,21 @@ def test_a_mission_whose_process_is_killed_again_and_again_needs_you(shelf: Shel
     assert shelf.merged() == sorted({*NAMES} - {"cup"})
     said = shelf.said.read_text()
     assert "The process of cup was killed by SIGKILL" in said and "capsule run cup" in said
+
+
+@pytest.mark.promise("merge-queue.withdrawn")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_item_that_is_removed_from_its_tracker_ends_its_mission_and_no_other(
+    shelf: Shelf, tmp_path: Path, jobs: str
+) -> None:
+    shelf.plays({"cup": makes("cup", waits(f"[ -e {tmp_path}/over ]"))})
+    with shelf.working("--jobs", jobs) as run:
+        assert eventually(lambda: "cup" in shelf.spawned())
+        shelf.beads.write_text("".join(row for row in shelf.beads.read_text().splitlines(True) if '"cup"' not in row))
+        (tmp_path / "over").touch()
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == ["jug", "pan", "pot"]
+    assert "cup was removed from the tracker while the mission ran; nothing was merged" in shelf.said.read_text()
 
 
 def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from capsule.app.missions import known_mission, mission_state, running
 from capsule.core.errors import CapsuleError, InvalidId, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
-from capsule.engine.actions import logs_of
+from capsule.core.state import MissionState
+from capsule.engine.actions import close_item, logs_of
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, place_of
 from capsule.engine.run_mission import reopen
@@ -35,6 +36,8 @@ class EndedMission(NamedTuple):
     """The ref that keeps what was there; '' where there was nothing to keep."""
     was_running: bool = False
     branch_kept: bool = False
+    merged: str = ""
+    """The merge of work that only had to be archived; its item was closed, but for a warning."""
     running: int | None = None
     """The pid of a mission that runs, and was left alone; 0 where it cannot be seen from here."""
     warnings: tuple[str, ...] = ()
@@ -47,7 +50,7 @@ def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | N
         return None
     stopped = stop_missions(project, [mission], lambda _: None)
     refuse_what_is_left(stopped)
-    ended = end_mission(project, mission, how="cleaned" if branch else "aborted", branch=branch)
+    ended = end_mission(project, mission, how="cleaned" if branch else "aborted", branch=branch, given_up=True)
     kept = bool(project.git.resolve(f"refs/heads/capsule-{mission}"))
     return ended._replace(was_running=bool(stopped.missions), branch_kept=kept)
 
@@ -59,7 +62,7 @@ def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMissio
         if pid is not None:
             yield EndedMission(mission, running=pid)
         else:
-            yield end_mission(project, mission, how="cleaned", branch=True)
+            yield end_mission(project, mission, how="cleaned", branch=True, given_up=True)
 
 
 def empty_output(project: Project) -> bool:
@@ -72,18 +75,23 @@ def empty_output(project: Project) -> bool:
     return True
 
 
-def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> EndedMission:
-    """Salvage, remove, release the item, and journal it."""
+def end_mission(project: Project, mission: str, *, how: str, branch: bool, given_up: bool = False) -> EndedMission:
+    """Salvage, remove, release the item, and journal it.
+
+    The item of one that is given up is closed where its work is merged: nobody is to do that again.
+    """
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with (
         open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
         services.journal.claim(mission),
     ):
         salvage = take_away(services, mission, why="abandoned", branch=branch)
-        warnings = _release(services, mission)
-        if load_state(services, mission).under_way:
+        state = load_state(services, mission)
+        merged = state.facts.get("merged", "") if given_up and state.under_way else ""
+        warnings = _close(services, state) if merged else _release(services, mission)
+        if state.under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
-    return EndedMission(mission, salvage, warnings=warnings)
+    return EndedMission(mission, salvage, merged=merged, warnings=warnings)
 
 
 def record_last_step(project: Project, mission: str) -> None:
@@ -120,6 +128,15 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
     place.remove(branch=branch)
     services.archive.drop_working_folder(mission)
     return salvage
+
+
+def _close(services: Services, state: MissionState) -> tuple[str, ...]:
+    """Close an item in its tracker; return a warning where it refuses."""
+    try:
+        close_item(state, services)
+    except CapsuleError as fault:
+        return (f"warning: {state.item.id} is merged, but could not be closed in the tracker: {fault.message}",)
+    return ()
 
 
 def _release(services: Services, mission: str) -> tuple[str, ...]:

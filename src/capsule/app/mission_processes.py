@@ -4,7 +4,8 @@ The queue writes a task to the runner's stdin and keeps that pipe open. A runner
 it ran alone it kills itself, and its supervisor then ends the agent; one of several goes on (`outlives_queue`, or its
 run was allowed more since), and the next queue finds it by its lock. The runner tells on its stdout what happens, one
 JSON object a line, and waits for a byte after each: so everything is shown in the order in which it happened, and
-nothing twice. How it stands is in the journal, where it counts its agents too (`RunLease`).
+nothing twice. How it stands is in the journal, where it counts its agents too (`RunLease`). A queue that is suspended,
+or cannot write to its terminal, shows later what it was told: one of several does not wait for that for long.
 
 A runner has a session of its own: Ctrl-C reaches only the queue, which passes it on. The first asks, the second orders.
 """
@@ -51,6 +52,8 @@ _LOOK = 0.25
 """Seconds after which a mission that was adopted is looked at again."""
 _PATIENCE = 15.0
 """Seconds in which a runner that was ordered to stop has ended its agent."""
+_UNHEARD = 5.0
+"""Seconds after which one of several runners goes on, though its queue has not shown what it told."""
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -354,7 +357,7 @@ class _Queue:
         os.dup2(2, 1)  # whatever prints, prints to people
         self._heard = threading.Semaphore(0)
         self._one_at_a_time = threading.Lock()
-        self._alone = False
+        self._alone = self._unheard = False
         self._task: _Task | None = None
 
     def task(self) -> _Task:
@@ -381,7 +384,12 @@ class _Queue:
             except BrokenPipeError:
                 self._lose_queue()
             if not (told.ended or self._alone):
-                self._heard.acquire()
+                self._wait_to_be_heard()
+
+    def _wait_to_be_heard(self) -> None:
+        """Wait until the queue has shown what it was told; others may wait for what one of several holds meanwhile."""
+        patience = None if not (self._task and self._task.lease.outlives_queue) else 0.0 if self._unheard else _UNHEARD
+        self._unheard = not self._heard.acquire(timeout=patience)
 
     def _listen(self) -> None:
         while os.read(0, 1):

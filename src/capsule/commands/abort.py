@@ -11,6 +11,7 @@ import argparse
 
 from capsule.app.endings import abandon
 from capsule.commands.arguments import say, warn
+from capsule.commands.clean import merged_already
 from capsule.commands.several import do_each, items_argument
 from capsule.core.ledger import DECISION
 from capsule.project import Project, open_project
@@ -36,7 +37,9 @@ def _abort(project: Project, mission: str) -> None:
     if ended.salvage:
         say(f"  salvaged:    {ended.salvage}")
     blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
-    if blocked:
+    if ended.merged:
+        say(f"  {merged_already(ended)}")
+    elif blocked:
         unblock = (
             f"capsule approve {mission}" if blocked.kind == DECISION else f'capsule unblock {mission} --notes "..."'
         )

@@ -60,3 +60,11 @@ def _print(ended: EndedMission) -> None:
         say(f"{ended.mission} is running {where if ended.running else 'somewhere else; left alone.'}")
     else:
         say(f"{ended.mission} is cleaned.{f' Salvaged: {ended.salvage}' if ended.salvage else ''}")
+        if ended.merged:
+            say(merged_already(ended))
+
+
+def merged_already(ended: EndedMission) -> str:
+    """Say what became of an item that nobody has to do again."""
+    closed = "" if ended.warnings else "; its item is closed"
+    return f"{ended.mission} was merged as {ended.merged[:12]}{closed}."

@@ -28,6 +28,7 @@ from capsule.core.errors import (
     Paused,
     Refused,
     RunnerDied,
+    UnknownItem,
 )
 from capsule.core.event import (
     Advanced,
@@ -72,7 +73,7 @@ _MOST_DEATHS = 3
 """How often the process of a mission is killed in one run before a person is asked."""
 _LOOK_AGAIN = 1.0
 """Seconds after which a run looks whether it may do more or fewer missions at a time."""
-_OF_ONE_ITEM = (LockHeld, BudgetSpent, ObjectLost, Overlap, Refused)
+_OF_ONE_ITEM = (LockHeld, BudgetSpent, ObjectLost, Overlap, Refused, UnknownItem)
 """Errors that concern one item: a queue goes on with the others."""
 _FREE = (Status.SCOPED, Status.DONE)
 """Statuses that need no agent: to be made ready, to be archived."""

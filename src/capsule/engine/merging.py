@@ -12,7 +12,7 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from capsule.adapters import Candidate, Trunk
-from capsule.core.errors import CapsuleError, Overlap, WentBack
+from capsule.core.errors import CapsuleError, Overlap, UnknownItem, WentBack
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, refuted
 from capsule.core.history import read_mission
@@ -274,7 +274,7 @@ def _withdrawn(job: Job, mission: str) -> bool:
     try:
         return bool(_item_change(job, load_state(job.services, mission)))
     except CapsuleError:
-        return True  # its tracker does not know it any more
+        return True  # its tracker cannot be asked
 
 
 def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report:
@@ -376,12 +376,18 @@ def _changed_under_us(job: Job) -> str:
     if not found:
         return ""
     job.note(MovedByHand(at=job.services.clock.now(), what="item", expected=state.item.status.value, found=found))
-    return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
+    where = "from" if found == "removed" else "in"
+    return (
+        f"{state.item.id} was {found} {where} the tracker while the mission ran; nothing was merged, everything is kept"
+    )
 
 
 def _item_change(job: Job, state: MissionState) -> str:
-    """Return `closed` or `rewritten` where a person did that to the item of a mission meanwhile, else ''."""
-    now = job.services.tracker.item(state.item.id)
+    """Return `closed`, `rewritten` or `removed` where a person did that to the item of a mission meanwhile, else ''."""
+    try:
+        now = job.services.tracker.item(state.item.id)
+    except UnknownItem:
+        return "removed"
     unchanged = same_words(state.item, now, job.services.redact)
     return "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
 
