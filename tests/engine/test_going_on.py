@@ -176,6 +176,20 @@ def test_work_that_conflicts_goes_back_to_an_agent_whatever_the_roles(scene: Sce
 
 @pytest.mark.in_git
 @pytest.mark.promise("merge.rebuilt")
+def test_work_that_a_command_makes_goes_back_to_the_command(scene: Scene) -> None:
+    """Where there is no agent at all."""
+    made = 'echo "made of $(cat README.md)" > made && git add made && git commit -q -m made'
+    theirs = "echo theirs > made && git add made && git commit -q -m theirs"
+    clash = f"test -e {scene.root}/made || {{ cd {scene.root} && {theirs}; }}"
+    scene.plays({"one": {}})
+    phases = [PREP, {"name": "make", "role": "action", "run": f"{made} && {clash}"}, *MERGED]
+    state = scene.run("one", workflow(phases=phases), test="true")
+    assert state.finished and state.returns == 1
+    assert scene.git("show", "main:made") == "made of A project."
+
+
+@pytest.mark.in_git
+@pytest.mark.promise("merge.rebuilt")
 def test_work_that_no_agent_looks_at_again_is_merged_after_it_was_rebuilt(scene: Scene) -> None:
     """Main was red by itself; that was taken back, and the merge is all that is left to do."""
     theirs = f"cd {scene.root} && touch theirs && git add theirs && git commit -q -m Other"

@@ -250,11 +250,11 @@ def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
     """Return the last working phase, or the first where tests conflict; never one after the present phase."""
     names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
     stands = here.rework if here.role is Role.REVIEW else here.name
-    phases = [phase for phase in state.workflow.phases if not phase.do]
-    workers = [phase.name for phase in phases if phase.role is Role.WORKER]
-    if not workers:  # where one agent does it all, only what does not go together is a reason to build again
-        agents = [phase for phase in phases if not phase.run]
-        builders = [phase.name for phase in agents if "changed-now" in phase.checks] or [each.name for each in agents]
-        workers = builders[-1:] if conflicts or state.returned else [stands]
+    makers = [phase for phase in state.workflow.phases if not phase.do]
+    workers = [phase for phase in makers if phase.role is Role.WORKER]
+    if not workers and (conflicts or state.returned):  # one agent does it all: only that is a reason to build again
+        agents = [phase for phase in makers if not phase.run] or makers
+        workers = [phase for phase in agents if "changed-now" in phase.checks][-1:] or agents[-1:]
     in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
-    return min(workers[0] if in_tests else workers[-1], stands, key=names.index)
+    back_to = workers[:1] if in_tests else workers[-1:]
+    return min([stands, *(phase.name for phase in back_to)], key=names.index)
