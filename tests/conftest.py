@@ -27,6 +27,8 @@ for _profile, _examples in (("all examples", 100), ("a fifth of the examples", 2
         _profile, max_examples=_examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
 
+pytest.register_assert_rewrite("tests.contracts.tracker_suite")  # before anything imports it
+
 _MEMORY = Path("/dev/shm")
 _ROOM = 3 * 1024**3
 _NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_", "COLUMNS")

@@ -231,7 +231,7 @@ def test_a_branch_that_was_deleted_is_named_and_nobody_is_told_to_commit_without
     a_backlog.git("update-ref", "-d", "refs/heads/main")
     answer = a_backlog.capsule("run", "WRK-001")
     assert answer.code == 2, answer
-    assert "The branch main is gone" in answer.err
+    assert "The branch main no longer exists" in answer.err
     assert "git branch main COMMIT" in answer.err
     a_backlog.git("branch", "main", tip)
     assert a_backlog.capsule("run", "WRK-001").code == 0

@@ -29,15 +29,11 @@ from capsule.trackers import backlog
 from capsule.trackers._beads import file_in, splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect
 from capsule.trackers.memory import MemoryTracker
-from tests.contracts import gh_projects
+from tests.contracts import gh_projects, gh_suite
 from tests.contracts.bd_projects import ERAS, bead, faked, real
+from tests.contracts.tracker_suite import TrackerContract
 from tests.costs import examples, grows_linearly
 from tests.live.install import BD
-
-pytest.register_assert_rewrite("tests.contracts.tracker_suite")
-
-from tests.contracts import gh_suite  # noqa: E402 - it has the items of the suite
-from tests.contracts.tracker_suite import TrackerContract  # noqa: E402 - rewritten before it is imported
 
 
 class TestMemory(TrackerContract):

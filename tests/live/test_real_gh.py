@@ -17,17 +17,13 @@ from capsule.core.errors import TrackerError
 from capsule.settings import GitHubOptions
 from capsule.trackers._gh import Patience
 from capsule.trackers.github import FIELDS
-from tests.contracts import fake_gh, gh_projects
+from tests.contracts import fake_gh, gh_projects, gh_suite
 from tests.contracts.fake_gh.hub import new_hub
 from tests.contracts.fake_gh.program import FIELDS as KNOWN_FIELDS
 from tests.contracts.fake_gh.program import FLAGS
+from tests.contracts.tracker_suite import ITEMS, TrackerContract
 from tests.live.github_api import served
 from tests.live.install import gh
-
-pytest.register_assert_rewrite("tests.contracts.tracker_suite")
-
-from tests.contracts import gh_suite  # noqa: E402 - it has the items of the suite
-from tests.contracts.tracker_suite import ITEMS, TrackerContract  # noqa: E402 - rewritten before it is imported
 
 _GH = gh()  # before any test changes the environment
 pytestmark = pytest.mark.skipif(not _GH.exists(), reason="gh cannot be had: `make live` unpacks Debian's")
