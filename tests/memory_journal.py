@@ -62,6 +62,9 @@ class MemoryJournal(Journal):
     def streams(self) -> Sequence[str]:
         return sorted(self._streams)
 
+    def is_held(self, stream: str) -> bool:
+        return stream in self._held
+
     def holder(self, stream: str) -> int | None:
         return os.getpid() if stream in self._held else None
 

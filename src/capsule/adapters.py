@@ -503,6 +503,9 @@ class JournalReader(Protocol):
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         """Return the numbered events of a stream in order, from the one that follows number `after`."""
 
+    def is_held(self, stream: str) -> bool:
+        """Tell whether a process holds a stream now; far cheaper than to ask which one."""
+
     def holder(self, stream: str) -> int | None:
         """Return the pid that holds a stream now: 0 if it cannot be named from here, None if it is not held."""
 

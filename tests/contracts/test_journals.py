@@ -123,7 +123,9 @@ def test_a_reader_knows_who_holds_a_stream_while_it_is_held(written_and_read: Pa
     journal, reader = written_and_read
     with journal.claim("m"):
         assert (reader.holder("m"), reader.holder("another")) == (os.getpid(), None)
+        assert (reader.is_held("m"), reader.is_held("another")) == (True, False)
     assert reader.holder("m") is None
+    assert not reader.is_held("m")
 
 
 def test_each_claim_raises_the_epoch_that_a_reader_sees(written_and_read: Pair) -> None:
@@ -330,7 +332,7 @@ def writer(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_stream_held_by_another_process_is_refused_with_its_pid(folder: Path) -> None:
     with writer(folder, 1) as process, _sqlite(folder) as journal:
-        assert journal.running("m") == process.pid
+        assert journal.holder("m") == process.pid
         with pytest.raises(LockHeld, match=f"pid {process.pid}"), journal.claim("m"):
             pass
         with journal.claim("another"):
@@ -346,7 +348,7 @@ def test_kill_9_frees_the_stream_and_loses_nothing_that_was_said_to_be_written(f
         os.kill(process.pid, signal.SIGKILL)
         said = 1 + 50 + len(process.stdout.read().split(b"\n")) - 1
     with _sqlite(folder) as journal:
-        assert journal.running("m") is None
+        assert journal.holder("m") is None
         texts = [event.text for event in told(journal) if isinstance(event, Warned)]
         assert len(texts) - said in (0, 1), "what was printed was written before"
         assert texts == [str(number) for number in range(len(texts))]
@@ -396,7 +398,7 @@ def test_a_reader_sees_what_a_writer_adds(folder: Path) -> None:
 
 def test_reading_creates_nothing(folder: Path) -> None:
     reading = SqliteJournal(folder, read_only=True)
-    assert (list(reading.events("m")), list(reading.streams()), reading.running("m")) == ([], [], None)
+    assert (list(reading.events("m")), list(reading.streams()), reading.holder("m")) == ([], [], None)
     reading.close()
     assert not folder.exists()
 
@@ -518,5 +520,4 @@ def test_a_holder_that_cannot_be_named_is_zero_and_not_nobody(folder: Path, monk
     with _sqlite(folder) as journal, journal.claim("m"):
         os.truncate(journal.lock_path("m"), 0)
         assert (journal.holder("m"), journal.holder("another")) == (0, None)
-        with pytest.raises(LockHeld):
-            journal.running("m")
+        assert journal.is_held("m")

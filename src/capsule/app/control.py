@@ -86,7 +86,7 @@ def _asking(journal: Journal) -> Iterator[None]:
 def tell_answered(project: Project, item: str) -> str:
     """Tell every run under way that a person has let an item go on; name one that takes it up, '' where none does."""
     with closing(project.journal(read_only=True)) as looked:
-        runs = [stream for stream in looked.epochs() if is_run(stream) and looked.holder(stream) is not None]
+        runs = [stream for stream in looked.epochs() if is_run(stream) and looked.is_held(stream)]
     if not runs:
         return ""
     event = AnswerGiven(at=SystemClock().now(), mission=item)

@@ -269,7 +269,7 @@ class _Adopted:
 
     def has_ended(self, observer: Observer) -> bool:
         """Tell the observer what its mission has journaled since; return whether it has ended."""
-        held = self._journal.holder(self.mission) is not None  # asked first: what it wrote last is told too
+        held = self._journal.is_held(self.mission)  # asked first: what it wrote last is told too
         for number, event in self._journal.events(self.mission, after=self._seen):
             self._seen, self._last = number, event
             observer.event(self.mission, event)

@@ -45,7 +45,7 @@ from capsule.app.running import home_for_notifications
 from capsule.app.skills import skill_names
 from capsule.catalog import Catalog, adapters
 from capsule.commands.fixing import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
-from capsule.commands.watching import MissionReader, holder
+from capsule.commands.watching import MissionReader
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, UsageError
 from capsule.core.event import Policy
@@ -581,7 +581,7 @@ def _leftovers(context: _Context) -> Iterator[Finding]:
     with MissionReader(context.project) as reader:
         states = {name: reader.history(name).state for name in sorted(reader.missions())}
         under_way = {name: state for name, state in states.items() if state.under_way}
-        running = {name for name in under_way if holder(reader.journal, name) is not None}
+        running = {name for name in under_way if reader.journal.is_held(name)}
     for name, state in under_way.items():
         if name in running:
             yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")

@@ -26,7 +26,7 @@ from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
 from capsule.commands.logs import Shelf, last_lines, wording_of
 from capsule.commands.summary import closing_words, dressed
-from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
+from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
 from capsule.core.history import Diff, MissionSummary, read_run
@@ -92,7 +92,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
     found = None if otherwise else running_already(project, items)
     if found:
         journal = project.journal(read_only=True)
-        over, stop = (lambda: holder(journal, found.stream) is None), (lambda: ask_to_stop(journal, found.stream))
+        over, stop = (lambda: not journal.is_held(found.stream)), (lambda: ask_to_stop(journal, found.stream))
         if _look(project, found, over, stop, ours=False):
             return _goes_on(found, sys.stdout)
         return how_it_ended(project, found)
@@ -106,7 +106,7 @@ def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
     """Find a runner of these items: their own, or a campaign or queue that has come to them."""
     journal = project.journal(read_only=True)
     for stream in _streams(items) if len(items) < 2 else ():
-        pid = holder(journal, stream)
+        pid = journal.holder(stream)
         if pid is not None:
             return Subject(pid, stream, items)
     return None
@@ -147,7 +147,7 @@ def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
                 obeyed = ctrl_c.presses
                 with suppress(CapsuleError):  # then it is asked once too often
                     journal = project.journal(read_only=True)
-                    heard = heard or any(holder(journal, stream) == subject.pid for stream in _streams(subject.items))
+                    heard = heard or any(journal.holder(stream) == subject.pid for stream in _streams(subject.items))
                 runner.stop()
             code = runner.wait_for(ASK_AGAIN)
             if code is not None:

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from capsule.commands.arguments import item_argument
 from capsule.commands.show import find_mission
-from capsule.commands.watching import end_of, holder
+from capsule.commands.watching import end_of
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.item import check_id
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(wording_of, project)))
         while True:
             # Asked first, so that everything up to the end of the mission is printed.
-            running = args.follow and holder(journal, mission) is not None
+            running = args.follow and journal.is_held(mission)
             for output in shelf.outputs():
                 printer.catch_up(output)
             if not running:

@@ -7,7 +7,7 @@ from functools import reduce
 from pathlib import Path
 
 from capsule.core.board import Board
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.errors import CapsuleError
 from capsule.core.event import Event, is_run
 from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
 from capsule.core.merge_queue import merge_stream
@@ -75,17 +75,17 @@ class MissionReader:
         return self._histories[mission]
 
     def run(self, stream: str, now: str) -> RunSummary:
-        return read_run(stream, self.events(stream)).summary(Presence(holder(self.journal, stream)), now)
+        return read_run(stream, self.events(stream)).summary(Presence(self.journal.holder(stream)), now)
 
     def summary(self, mission: str, now: str) -> MissionSummary:
-        history, pid = self.history(mission), holder(self.journal, mission)
+        history, pid = self.history(mission), self.journal.holder(mission)
         place = self._place(mission, history.queued.branch, pid) if pid is not None and history.queued else None
         return history.summary(Presence(pid, place=place), now)
 
     def progress(self, now: str) -> Iterator[tuple[RunSummary, RunProgress]]:
         """Estimate how far each run of several missions at a time is, from its own missions alone."""
         for stream in filter(is_run, self.journal.streams()):
-            if holder(self.journal, stream) is not None and (run := self.run(stream, now)).jobs > 1:
+            if self.journal.is_held(stream) and (run := self.run(stream, now)).jobs > 1:
                 missions = [self.summary(name, now) for name in run.missions]
                 queued = [each.mission for each in missions if each.queued and each.status is MissionStatus.WAITING]
                 yield run, progress_of(run, missions, missions, queued)
@@ -93,15 +93,14 @@ class MissionReader:
     def _place(self, mission: str, branch: str, pid: int) -> str | None:
         """Return its place in the merge queue of a branch; '' where it has the turn."""
         stream = merge_stream(branch)
-        if pid and holder(self.journal, stream) == pid:
+        if pid and self.journal.holder(stream) == pid:
             return ""
         if self._epochs is None:
             self._epochs = self.journal.epochs()
         train, at = self.train(stream), self._epochs
-        at_it = holder(self.journal, stream)
-        waiting = {name: holder(self.journal, name) for name in train.waiting}
-        first = next((name for name, held in waiting.items() if held and held == at_it), "")
-        places = train.places(lambda one: at.get(one.mission) == one.epoch and waiting[one.mission] is not None, first)
+        at_it = self.journal.holder(stream)
+        first = next((name for name in train.waiting if at_it and self.journal.holder(name) == at_it), "")
+        places = train.places(lambda one: at.get(one.mission) == one.epoch and self.journal.is_held(one.mission), first)
         return next((place.words for place in places if place.mission == mission), None)
 
     def train(self, stream: str) -> MergeTrain:
@@ -118,20 +117,12 @@ def end_of(file: Path, limit: int) -> str:
         return ""
 
 
-def holder(journal: SqliteJournal, stream: str) -> int | None:
-    """Return the pid of the runner; 0 is one that cannot be named from here."""
-    try:
-        return journal.running(stream)
-    except LockHeld:
-        return 0
-
-
 def ask_to_stop(journal: SqliteJournal, stream: str, shown: int | None = None) -> str:
     """Send SIGINT to the runner; return '' or why that was not possible.
 
     The runner is looked up just before: the pid that was `shown` to somebody may belong to another process by now.
     """
-    pid = holder(journal, stream)
+    pid = journal.holder(stream)
     if pid is None:
         return "It is not running any more."
     if pid == 0:

@@ -432,7 +432,7 @@ class _Run(Struct):
     def _adopt(self, mission: str) -> bool:
         """Wait for a mission that a process of the killed run is at work on; False where none is."""
         journal, runners = self.services.journal, self.services.runners
-        if not runners or mission not in self.inherited or journal.holder(mission) is None:
+        if not runners or mission not in self.inherited or not journal.is_held(mission):
             return False
         state = load_state(self.services, mission)
         if state.parent:
@@ -520,7 +520,7 @@ class _Run(Struct):
         named = bool(self.plan.only) or self.plan.stop_on_failure
         if not per_item or (named and (edited or not isinstance(error, Refused))):
             self._end_run_with(error)
-        elif isinstance(error, LockHeld) and self.services.journal.holder(mission) is not None:
+        elif isinstance(error, LockHeld) and self.services.journal.is_held(mission):
             report.blocked[mission] = f"{ELSEWHERE}; watch it: capsule logs {mission} -f"
         elif edited:
             report.blocked[mission] = said
@@ -566,7 +566,7 @@ def record_lost_agents(services: Services, run: Folded[OpenRun]) -> None:
 
     The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
     """
-    dead = [spawn for spawn in run.now().at_work if services.journal.holder(spawn[0]) is None]
+    dead = [spawn for spawn in run.now().at_work if not services.journal.is_held(spawn[0])]
     for mission, key in dead:
         events = (event for _, event in services.journal.events(mission))
         ended = next((event for event in events if isinstance(event, StepEnded) and event.key == key), None)

@@ -65,11 +65,7 @@ class Turn(Struct, frozen=True):
         """Name the missions that wait, first come first; those that no process runs any more are left out."""
         journal = self.job.services.journal
         epochs = journal.epochs() if queue.waiting else {}
-        return [
-            name
-            for name, one in queue.waiting.items()
-            if epochs.get(name) == one.epoch and journal.holder(name) is not None
-        ]
+        return [name for name, one in queue.waiting.items() if epochs.get(name) == one.epoch and journal.is_held(name)]
 
     def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
         """Return the merges that may be tested together with this one, which is the first of them."""
@@ -128,7 +124,7 @@ def _hand_in(turn: Turn) -> None:
     now, line, journal = services.clock.now(), turn.line(turn.queue.now()), services.journal
     merging = journal.holder(turn.stream)
     # whoever merges now is in the line, unless it found nobody waiting
-    unlisted = merging is not None and merging not in [journal.holder(name) for name in line]
+    unlisted = merging is not None and all(journal.holder(name) != merging for name in line)
     ahead, epoch = len(line) + unlisted, journal.epochs()[job.mission]
     handed_in = HandedIn(at=now, mission=job.mission, key=job.step.key, epoch=epoch)
     note(services, job.mission, Queued(at=now, branch=job.state.into, ahead=ahead), (turn.stream, handed_in))

@@ -233,7 +233,7 @@ def _found_by_others(job: Job, agent: str, known: int) -> tuple[int, Failure, fl
         if not isinstance(event, Limited) or event.agent != agent or event.mission == job.mission:
             continue
         left, of = event.seconds - seconds_between(event.at, now), event.mission
-        if left > 0 and journal.holder(of) is not None and journal.epochs().get(of) == event.epoch:
+        if left > 0 and journal.is_held(of) and journal.epochs().get(of) == event.epoch:
             reason = f"{event.failure.reason.rstrip('.')} (found by {of})"
             return number, replace(event.failure, reason=reason), left
     return None

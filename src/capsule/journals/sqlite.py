@@ -23,7 +23,7 @@ from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode
 from capsule.core.folding import Folded
 from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
-from capsule.system.lock import FileLock, holder
+from capsule.system.lock import FileLock, holder, is_locked
 
 _BUSY_SECONDS = 60
 """How long a write waits for those of others: of fifty missions that start at the same time, for example."""
@@ -81,15 +81,14 @@ class SqliteJournal(Journal):
     def lock_path(self, stream: str) -> Path:
         return self._folder / "locks" / f"mission-{stream}.lock"
 
+    def is_held(self, stream: str) -> bool:
+        return is_locked(self.lock_path(stream))
+
     def holder(self, stream: str) -> int | None:
         try:
-            return self.running(stream)  # the lock says it, never what is written
+            return holder(self.lock_path(stream))  # the lock says it, never what is written
         except LockHeld:
             return 0
-
-    def running(self, stream: str) -> int | None:
-        """Return who holds a stream, to be signalled; raise LockHeld where it cannot be named from here."""
-        return holder(self.lock_path(stream))
 
     def once(
         self,

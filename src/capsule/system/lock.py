@@ -182,6 +182,8 @@ def is_locked(path: Path) -> bool:
         return False
     try:
         return not try_lock(fd, fcntl.LOCK_SH, path)
+    except NoLocks:
+        return False  # where there are none nobody can hold one, and looking on is no work
     finally:
         os.close(fd)
 
@@ -227,6 +229,7 @@ def open_lock(path: Path) -> int:
 def holder(path: Path) -> int | None:
     """Return the pid of the lock's holder, None if it is free.
 
+    Ask `is_locked` where the pid is not wanted: the kernel keeps every lock of the machine waiting while it lists them.
     Raises LockHeld if it is held by a process that cannot be named from here (another container, another machine).
     """
     try:

@@ -33,7 +33,7 @@ from capsule.core.text import one_line
 from capsule.system import git_locks
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git import EXCLUDED, Git
-from capsule.system.lock import holder
+from capsule.system.lock import is_locked
 from capsule.workspaces.salvage import put_aside
 
 _LARGEST = 16 * 1024 * 1024
@@ -317,7 +317,7 @@ def check_after_a_crash(git: Git) -> None:
         old.unlink(missing_ok=True)
     for note in folder.glob("*.json"):
         mission = note.name.removesuffix(".json")
-        if holder(git.capsule_dir / "locks" / f"mission-{mission}.lock") is None:
+        if not is_locked(git.capsule_dir / "locks" / f"mission-{mission}.lock"):
             told = Tripwire(git, mission).restore_from(note)
             note.unlink(missing_ok=True)
             if told:
