@@ -41,7 +41,7 @@ def go(project: Project) -> Path:
 
 
 def holder(project: Project) -> int | None:
-    return SqliteJournal(project.path / ".git" / "capsule", read_only=True).running(ITEM)
+    return SqliteJournal(project.path / ".git" / "capsule", read_only=True).holder(ITEM)
 
 
 def at_work(project: Project) -> bool:

@@ -45,6 +45,9 @@ class Work(Protocol):
     def tree(self, commit: str = "") -> str:
         """Return the tree of a commit, or of the branch."""
 
+    def holds(self, commit: str) -> bool:
+        """Tell whether the branch has this commit."""
+
 
 class Turn(Struct, frozen=True):
     """The turn of a mission to merge, or what came of it where another one merged it too."""
@@ -72,7 +75,9 @@ class Turn(Struct, frozen=True):
         limits, queue = self.job.services.limits, self.queue.now()
         under = work.tree(candidate.onto)
         chain = [*queue.chain(self.line(queue), under)]
-        if not chain or (chain[0].mission, chain[0].tree) != (self.job.mission, candidate.tree):
+        ours = chain and (chain[0].mission, chain[0].tree) == (self.job.mission, candidate.tree)
+        # under an equal tree may lie a merge that main has in another version: it would come along a second time
+        if not ours or not work.holds(chain[0].onto):
             chain = [stacked(self.job, candidate, work, under)]
             if limits.stacks_merges:
                 self.note(chain[0])

@@ -81,6 +81,9 @@ class _Work:
     def tree(self, commit: str = "") -> str:
         return self.trunk.tree(commit)
 
+    def holds(self, commit: str) -> bool:
+        return self.trunk.holds(commit)
+
     def propose(self, onto: str = "") -> Candidate:
         """Build the merge; where the tracker lives in the project, the item leaves it in the very commit that brings
         its work."""
