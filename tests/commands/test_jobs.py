@@ -388,6 +388,23 @@ def test_ctrl_c_stops_all_of_them(shelf: Shelf, tmp_path: Path) -> None:
     assert shelf.merged() == sorted(NAMES)
 
 
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_a_second_ctrl_c_ends_the_run_as_stopped_and_not_as_done(shelf: Shelf, tmp_path: Path, jobs: str) -> None:
+    shelf.plays({name: makes(name, waits(f"[ -e {tmp_path}/over ]")) for name in NAMES})
+    shelf.beads.write_text("".join(map(row, NAMES[: int(jobs)])))
+    with shelf.working("--jobs", jobs) as run:
+        assert eventually(lambda: len(shelf.spawned()) == int(jobs))
+        assert not eventually(lambda: run.poll() is not None, 1)
+        os.kill(run.pid, signal.SIGINT)
+        os.kill(run.pid, signal.SIGTERM)  # two of the same kind may become one
+        assert run.wait(5 * LONG) == 130, shelf.said.read_text()
+    [ended] = [event for event in shelf.events("_queue") if isinstance(event, RunEnded)]
+    assert (ended.why, ended.exit_code) == ("Stopped at once", 130)
+    said = shelf.said.read_text()
+    assert "‖ Run ended: Stopped at once." in said and "nothing is left" not in said
+    assert not any(map(shelf.is_running, NAMES))
+
+
 def test_ctrl_c_stops_the_runners_of_a_killed_queue_too(shelf: Shelf, tmp_path: Path) -> None:
     shelf.plays({name: makes(name, waits(f"[ -e {tmp_path}/over ]")) for name in NAMES})
     shelf.beads.write_text("".join(map(row, NAMES[:2])))

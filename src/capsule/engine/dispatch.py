@@ -260,8 +260,8 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             run.settle()
             run.work()
             run.conclude()
-        except CapsuleError as stop:
-            report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
+        except BaseException as stop:
+            report.ended_because, report.exit_code = _broken_off(stop)
             raise
         finally:
             record_lost_agents(services, seen)
@@ -270,6 +270,15 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             note(services, plan.stream, _ended(report, clock.now()))
             events = (event for _, event in services.journal.events(plan.stream))
             report.seconds = read_run(plan.stream, events).seconds  # as every screen counts them
+
+
+def _broken_off(stop: BaseException) -> tuple[str, int]:
+    """Say why a run was broken off, and with which exit code."""
+    if isinstance(stop, CapsuleError):
+        return stop.message.rstrip("."), stop.exit_code
+    if isinstance(stop, KeyboardInterrupt):  # the second signal: an order
+        return "Stopped at once", Interrupted.exit_code
+    return f"{type(stop).__name__}: {stop}", CapsuleError.exit_code
 
 
 class _Started(NamedTuple):
