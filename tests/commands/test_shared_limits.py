@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 6
 LIMIT = f"Rate limit reached for requests. Please try again in {SECONDS}s."
+NO_END = "Rate limit reached for requests."
 
 
 def line(kind: str, **fields: object) -> str:
@@ -27,7 +28,7 @@ def line(kind: str, **fields: object) -> str:
 
 
 @pytest.fixture
-def limited(shelf: Shelf, tmp_path: Path) -> Shelf:
+def limited(shelf: Shelf, tmp_path: Path, request: pytest.FixtureRequest) -> Shelf:
     """A shelf whose agent's provider turns the first one away; each start of an agent is a line in `tmp_path/tries`."""
     done = {"type": "agent_message", "text": json.dumps({**PASS, "summary": "made it"})}
     program = tmp_path / "bin" / "codex"
@@ -38,7 +39,7 @@ def limited(shelf: Shelf, tmp_path: Path) -> Shelf:
         f"echo $CAPSULE_ITEM >> {tmp_path}/tries",
         line("thread.started", thread_id="t"),
         f"if mkdir {tmp_path}/limited 2> /dev/null; then",
-        line("turn.failed", error={"message": LIMIT}),
+        line("turn.failed", error={"message": getattr(request, "param", LIMIT)}),
         "exit 1",
         "fi",
         'echo clay > "$CAPSULE_ITEM" && git add "$CAPSULE_ITEM" && git commit -q -m "$CAPSULE_COMMIT_MSG"',
@@ -60,6 +61,7 @@ def found(shelf: Shelf) -> list[str]:
 
 
 @pytest.mark.promise("jobs.one-limit")
+@pytest.mark.parametrize("limited", [LIMIT, NO_END], ids=["known-end", "unknown-end"], indirect=True)
 def test_missions_of_the_same_run_wait_for_a_limit_that_one_of_them_found(limited: Shelf, tmp_path: Path) -> None:
     with limited.working("--jobs", "1", "--output", "plain") as run:
         assert eventually(lambda: found(limited) == ["cup"]), limited.said.read_text()
@@ -68,7 +70,7 @@ def test_missions_of_the_same_run_wait_for_a_limit_that_one_of_them_found(limite
     said = limited.said.read_text()
     assert "(found by cup). Waiting" in said, said
     waits = [event for event in limited.events("jug") if isinstance(event, Waiting)]
-    assert len(waits) == 1 and 0 < waits[0].seconds <= SECONDS * 1.05
+    assert len(waits) == 1 and 0 < waits[0].seconds <= SECONDS * 1.25
     assert tries(tmp_path).count("cup") == 2, "turned away once"
     assert tries(tmp_path).count("jug") == 1 and len(tries(tmp_path)) == 5, "no try was spent"
     assert found(limited) == ["cup"], "what others found is not found anew"

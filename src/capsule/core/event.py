@@ -277,7 +277,7 @@ class Waiting(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wa
 
 
 class Limited(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="limited"):
-    """A provider said until when it refuses an agent; others that are about to start the same agent wait as well."""
+    """A provider has a limit for an agent; others that are about to start the same agent wait as well."""
 
     agent: str
     mission: str

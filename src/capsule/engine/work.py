@@ -1,9 +1,9 @@
 """Do the phases that work in the place: with an agent and its prompt, or with a command that is a gate.
 
 An agent starts from a named state, and starts again while its provider turns it away. That is not a verdict and costs
-no retry: rate limits, overload and lost connections pass. A limit that one mission found with the time when it ends is
-waited for by all that are about to start the same agent. What does not pass by itself (no key, no credit, no program)
-stops the run, with the cause named and the item where it was.
+no retry: rate limits, overload and lost connections pass. A limit that one mission found is waited for by all that are
+about to start the same agent: until it ends, or until that mission tries again where nobody says when. What does not
+pass by itself (no key, no credit, no program) stops the run, with the cause named and the item where it was.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
             waited += _wait(job, failure, _AFTER_SILENCE, waited)
             continue
         seconds = pause(tries, failure.resets_in, job.services.clock.chance())
-        waited += _wait(job, failure, seconds, waited, agent.name if failure.resets_in is not None else "")
+        concerns_all = failure.kind is Kind.RATE_LIMIT or failure.resets_in is not None
+        waited += _wait(job, failure, seconds, waited, agent.name if concerns_all else "")
         tries += 1
 
 
