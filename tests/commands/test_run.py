@@ -416,6 +416,10 @@ FAULTY = {
         b"Merge {{TASK_NAME}}. {{SIGNAL_CONTRACT}}\n",
         "uses {{TASK_NAME}}, which has no meaning",
     ),
+    "a name of a part that comes only later": (
+        b"Merge. {{FINDINGS}} {{SIGNAL_CONTRACT}}\n",
+        "uses {{FINDINGS}}, which has",
+    ),
     "not text": (b"Merge \xff\xfe\n", "is not UTF-8"),
 }
 

@@ -110,10 +110,19 @@ def _value(values: Mapping[str, str], name: str, source: str) -> str:
 
 
 def compose(
-    prompt: str, values: Mapping[str, str], feedback_part: str, feedback: str, *, source: str = "prompt"
+    prompt: str,
+    values: Mapping[str, str],
+    feedback_part: str,
+    feedback: str,
+    *,
+    findings_part: str = "",
+    findings: str = "",
+    source: str = "prompt",
 ) -> str:
-    """Return the prompt with the last review's feedback at its very end."""
+    """Return the prompt with a review's earlier findings after it, and the last review's feedback at its very end."""
     text = fill(prompt, values, source=source).rstrip() + "\n"
+    if findings:
+        text += f"\n{fill(findings_part, {**values, 'FINDINGS': fenced(findings)}).strip()}\n"
     return f"{text}\n{fill(feedback_part, {'FEEDBACK': fenced(feedback)}).strip()}\n" if feedback else text
 
 

@@ -76,15 +76,20 @@ def fill_prompt(
     judges = phase.role is Role.REVIEW and phase.writes != EXAM
     contract = ("signal", *(["findings"] if judges else []), *(["discovered"] if heard else []))
     values = {**values, "SIGNAL_CONTRACT": "\n\n".join(words.part(name).strip() for name in contract)}
-    if findings:
-        text = f"{text.rstrip()}\n\n{words.part('earlier-findings')}"
-        values["FINDINGS"] = fenced(findings)
     if state.workflow.contract is Contract.RESULT:
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
         if "{{TEMPLATE}}" in text:
             parts["TEMPLATE"] = words.template(phase.form)
         values = with_parts(values, parts)
-    return compose(text, values, words.part("feedback"), feedback, source=source or f"prompt {phase.prompt!r}")
+    return compose(
+        text,
+        values,
+        words.part("feedback"),
+        feedback,
+        findings_part=words.part("earlier-findings"),
+        findings=findings,
+        source=source or f"prompt {phase.prompt!r}",
+    )
 
 
 def check_prompts(words: Words, state: MissionState, *, skills: bool, seen: frozenset[str] = frozenset()) -> None:
