@@ -95,7 +95,15 @@ def test_an_agent_by_a_path_in_the_project_works_in_a_worktree_and_is_merged(a_p
 
 
 @pytest.mark.promise("agents.broken-install")
-@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/usr/bin/env no-such-interpreter\n"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "#!/bin/sh\nexit 1\n",
+        "#!/usr/bin/env no-such-interpreter\n",
+        "#!/bin/sh\necho Error: Cannot find module yargs >&2\nexit 1\n",
+    ],
+    ids=["silent", "no interpreter", "the same last words"],
+)
 def test_a_broken_install_stops_the_run_before_items_are_burnt(a_backlog: BacklogProject, script: str) -> None:
     an_agent(a_backlog, script)
     a_backlog.add()
@@ -106,9 +114,15 @@ def test_a_broken_install_stops_the_run_before_items_are_burnt(a_backlog: Backlo
     assert [a_backlog.item(name).status.value for name in ("WRK-001", "WRK-002")] == ["new", "new"]
 
 
+NO_VERSION = '#!/bin/sh\n[ "$1" = --version ] && echo No such option >&2 || echo Out of luck >&2\nexit 1\n'
+
+
 @pytest.mark.promise("agents.broken-install")
-def test_one_that_dies_silently_and_knows_its_version_is_judged(a_backlog: BacklogProject) -> None:
-    an_agent(a_backlog, '#!/bin/sh\n[ "$1" = --version ] || exit 1\n')
+@pytest.mark.parametrize(
+    "script", ['#!/bin/sh\n[ "$1" = --version ] || exit 1\n', NO_VERSION], ids=["knows its version", "has no version"]
+)
+def test_one_that_dies_for_another_reason_is_judged(a_backlog: BacklogProject, script: str) -> None:
+    an_agent(a_backlog, script)
     a_backlog.add()
     assert a_backlog.run("--agent", "./agent.sh", "--max-retries", "0").code == 1
     assert a_backlog.item().status.value == "blocked"

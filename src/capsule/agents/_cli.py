@@ -203,24 +203,28 @@ class CliAgent(ABC):
     def _broken_install(
         self, briefing: Briefing, printed: Files, transcript: Transcript, scratch: Path
     ) -> Failure | None:
-        """Return the failure of one that ended at once without a word, and whose `--version` fails too."""
+        """Return the failure of one that ended at once without an answer, and whose `--version` fails in the same way.
+
+        One that said why, and says something else when it is asked for its version, does start.
+        """
         failure, program = transcript.failure, self.program()
         spoke = any(tail_of(file, _ONE_LINE).strip() for file in (printed.printed, printed.log))
         answered = spoke or (briefing.result_path and Path(briefing.result_path).exists())
         died = transcript.why == "exited" and transcript.exit_code and transcript.seconds < _AT_ONCE
-        silent = not transcript.stderr.strip() or transcript.exit_code in _NOT_FOUND  # then the words are a shell's
-        if not (died and silent) or answered or not program or (failure and failure.kind is not Kind.CRASH):
+        why = _last_line(transcript.stderr)
+        silent = not why or transcript.exit_code in _NOT_FOUND  # then the words are a shell's
+        if not died or answered or not program or (failure and failure.kind is not Kind.CRASH):
             return failure
         files = Files.of(scratch / "version")
         asked = replace(briefing, timeout=_VERSION_SECONDS, idle_timeout=0.0)
         ended = self._supervised(Invocation((program, "--version")), asked, files, scratch)
-        if ended.why == "stopped" or (ended.why == "exited" and exit_code(ended) == 0):
+        said = _last_line(tail_of(files.errors, _ONE_LINE))
+        if ended.why == "stopped" or (ended.why == "exited" and exit_code(ended) == 0) or not (silent or said == why):
             return failure
-        said = tail_of(files.errors, _ONE_LINE).decode(errors="replace").strip().splitlines()[-1:]
         how = f"exits with {exit_code(ended)}" if ended.why == "exited" else f"ends with {ended.why}"
         reason = (
             f"The agent `{self.name}` does not run: it exited with {transcript.exit_code} without an answer, "
-            f"and `{program} --version` {how}{f': {said[0]}' if said else ''}."
+            f"and `{program} --version` {how}{f': {said}' if said else ''}."
         )
         return Failure(Kind.MISSING, reason, f"Run `{program} --version` until it works. {self.how_to_get_it}")
 
@@ -367,6 +371,10 @@ def tail_of(path: Path, limit: int) -> bytes:
         return tail_bytes(path, limit)
     except OSError:
         return b""
+
+
+def _last_line(words: bytes) -> str:
+    return next(reversed(words.decode(errors="replace").strip().splitlines()), "")
 
 
 def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
