@@ -79,7 +79,8 @@ def _connect(settings: Settings, name: str) -> Callable[[Connection], Agent]:
         raise SettingsError(
             f"There is no agent {name!r}.",
             f"There are: {', '.join(sorted({*available, *presets(), *settings.agents} - {'command'}))}. "
-            f"Any other CLI can be described: agents.{name}.command in {PROJECT_YAML}.",
+            f"Any other program is named by its path (--agent ./{name}), or described: "
+            f"agents.{name}.command in {PROJECT_YAML}.",
         )
     connect: Callable[[Connection], Agent] = import_module(available[kind]).connect
     return connect

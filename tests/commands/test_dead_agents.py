@@ -7,7 +7,7 @@ import json
 import pytest
 
 from .backlog_project import BacklogProject
-from .conftest import COMMIT, ITEM, PASS, Project
+from .conftest import COMMIT, ITEM, PASS, Project, assert_clear
 from .test_campaign import FLOW
 
 DEAD = """\
@@ -68,6 +68,24 @@ def test_an_agent_that_is_not_executable_is_called_that(a_backlog: BacklogProjec
     said = a_backlog.run("--agent", "./agent.sh")
     assert said.code == 2
     assert "which is not executable" in said.err and f"chmod +x {a_backlog.path}/agent.sh" in said.err
+
+
+@pytest.mark.promise("agents.by-path")
+@pytest.mark.parametrize(
+    ("agent", "cause", "hint"),
+    [
+        ("agent.sh", "There is no agent 'agent.sh'", "(--agent ./agent.sh)"),
+        ("./gone.sh", "gone.sh`, which is not there", "Check the path"),
+        ("./folder", "folder`, which is a folder", "Name the program in it"),
+    ],
+)
+def test_a_path_that_names_no_program_is_explained(
+    a_backlog: BacklogProject, agent: str, cause: str, hint: str
+) -> None:
+    an_agent(a_backlog, DEAD)
+    (a_backlog.path / "folder").mkdir()
+    a_backlog.add()
+    assert_clear(a_backlog.run("--agent", agent), 2, cause, hint)
 
 
 @pytest.mark.promise("agents.by-path")

@@ -146,8 +146,15 @@ class CliAgent(ABC):
         if shutil.which(program, path=path):
             return
         lame = next((file for folder in path.split(os.pathsep) if (file := Path(folder, program)).is_file()), None)
-        fault, hint = ("executable", f"Run `chmod +x {lame}`.") if lame else ("installed", self.how_to_get_it)
-        raise PrerequisiteMissing(f"The agent `{self.name}` needs `{program}`, which is not {fault}.", hint)
+        if lame:
+            fault, hint = "not executable", f"Run `chmod +x {lame}`."
+        elif os.sep in program and Path(program).is_dir():
+            fault, hint = "a folder", "Name the program in it."
+        elif os.sep in program:
+            fault, hint = "not there", "Check the path, or name another agent with --agent."
+        else:
+            fault, hint = "not installed", self.how_to_get_it
+        raise PrerequisiteMissing(f"The agent `{self.name}` needs `{program}`, which is {fault}.", hint)
 
     def program(self) -> str:
         return self.options.command[0] if self.options.command else self.binary
