@@ -14,7 +14,7 @@ DEAD = """\
 #!/bin/sh
 [ "$1" = --version ] && exit 0
 echo "TINY_TOKEN is not set" >&2
-echo "cannot find libfoo" >&2
+echo "cannot find libfoo." >&2
 exit 3
 """
 
@@ -46,7 +46,7 @@ def test_a_dead_agents_cause_is_shown(a_backlog: BacklogProject) -> None:
     assert cause in a_backlog.item().blocked.reason  # type: ignore[union-attr]
     for words in (said.err, a_backlog.say("show", "WRK-001").out):
         shown = " ".join(words.split())
-        assert "Its stderr ends with: TINY_TOKEN is not set / cannot find libfoo." in shown
+        assert "Its stderr ends with: TINY_TOKEN is not set / cannot find libfoo. Its log: " in shown
         assert "/.capsule/missions/WRK-001/outputs/triage-" in shown.partition("Its log: ")[2]
         assert "Not given to it: TINY_TOKEN" in shown and "environment.allow" in shown
         assert "abcdefgh" not in shown

@@ -838,8 +838,13 @@ def test_a_follow_up_that_is_known_is_named_and_its_context_is_added_once() -> N
     wanted = follow_up("fix IT", description="It also loses rows.")
     after = change(text, wanted)
     assert read(after.data.decode()).items["WRK-001"].description == "It is broken.\n\nIt also loses rows."
-    assert not after.added and "known already, as WRK-001" in after.known[0]
+    assert not after.added
+    assert after.known == ("a follow-up is known already, as WRK-001: its context is in the description there",)
     assert change(after.data.decode(), wanted).data == after.data, "applied again after a crash"
+    assert change(text, follow_up("fix IT")).known == ("a follow-up is known already, as WRK-001",)
+    full = text.replace("It is broken.", "x" * 16_000)
+    assert change(full, wanted).data.decode() == full
+    assert "WRK-001, whose description has no room for its context" in change(full, wanted).known[0]
     archived = change(text, follow_up("Gone"), archived={"gone": "WRK-007"})
     assert archived.data.decode() == text and "was archived as WRK-007: Gone" in archived.known[0]
 

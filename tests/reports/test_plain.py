@@ -38,7 +38,7 @@ from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.stamps import clock_time
-from capsule.core.state import MissionState, apply
+from capsule.core.state import PHASE, MissionState, apply
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.reports.plain import PlainReport, QueueReport
 
@@ -133,6 +133,16 @@ def test_everything_else_that_happens_is_told_too() -> None:
         ),
         "salvaged: refs/x (left behind)": Salvaged(at=AT, ref="refs/x", why="left behind"),
         "! item was closed by hand": MovedByHand(at=AT, what="item", expected="open", found="closed"),
+        "! x-1 was moved by hand: ready → blocked": MovedByHand(
+            at=AT, what="item", expected="ready", found="blocked", item=Item(id="x-1", title="The task")
+        ),
+        "! x-1 was edited meanwhile": MovedByHand(
+            at=AT, what="item", expected="ready", found="edited", item=Item(id="x-1", title="The task")
+        ),
+        "! the branch was moved by hand, to bbbbbbbbbbbb": MovedByHand(
+            at=AT, what="branch", expected="a" * 40, found="b" * 40
+        ),
+        "x-1 goes on at merge, as it was asked to": MovedByHand(at=AT, what=PHASE, expected="code", found="merge"),
         "! odd": Warned(at=AT, text="odd"),
         "x-1 is closed in the tracker": ItemClosed(at=AT),
     }

@@ -320,7 +320,7 @@ def _cause_of_death(ran: AgentRun, signal: Signal) -> Failure | None:
     printed, log = transcript.stderr.decode(errors="replace"), Path(briefing.log)
     lines = [one_line(line) for line in printed.splitlines() if line.strip()]
     hint = [known.hint] if known.hint else []
-    hint += [f"Its stderr ends with: {' / '.join(lines[-_LINES_SHOWN:])}."] if lines else []
+    hint += [f"Its stderr ends with: {' / '.join(lines[-_LINES_SHOWN:]).rstrip('.')}."] if lines else []
     hint.append(f"Its log: {Path(briefing.keep) / log.name if briefing.keep else log}.")
     named = [name for name in transcript.withheld if name in printed]
     kept = list(dict.fromkeys((*named, *transcript.withheld)))

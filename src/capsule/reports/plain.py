@@ -50,7 +50,7 @@ from capsule.core.history import halt_status, passed_despite_evidence, unverifie
 from capsule.core.run import BREAKER, Tally, agent_ended
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
-from capsule.core.state import MissionState, apply
+from capsule.core.state import PHASE, MissionState, apply
 from capsule.core.text import count, sentence
 from capsule.core.workflow import Contract
 from capsule.reports.pulse import Pulse
@@ -72,8 +72,14 @@ _CONSEQUENCES: dict[Move, Callable[[Decision], str]] = {
 
 
 def _moved(mission: str, event: MovedByHand) -> str:
+    if event.item and event.found == "edited":
+        return f"! {mission} was edited meanwhile, and goes on with that"
     if event.item:
         return f"! {mission} was moved by hand: {event.expected} → {event.found}"
+    if event.what == PHASE:
+        return f"{mission} goes on at {event.found}, as it was asked to"
+    if event.what == "branch":
+        return f"! the branch was moved by hand, to {event.found[:12]}"
     return f"! {event.what} was {event.found} by hand"
 
 

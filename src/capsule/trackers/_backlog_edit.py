@@ -169,10 +169,13 @@ class _Plan:
             return
         context, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
         held = self.changed.get(number, {}).get("description") or self._page.text_of(number, "description")
+        more = ": its context is in the description there" if context else ""
         if context and context not in held and len(held) < _LONGEST_DESCRIPTION:
             added = f"{held.rstrip()}\n\n{context}" if held.strip() else context
             self.changed.setdefault(number, {})["description"] = added
-        self.known.append(f"a follow-up is known already, as {item}: its context is in the description there")
+        elif context not in held:
+            more = ", whose description has no room for its context"
+        self.known.append(f"a follow-up is known already, as {item}{more}")
 
     def _title_of(self, item_id: str) -> str | None:
         """Return the title by which an item is known; None where there is no such item."""
