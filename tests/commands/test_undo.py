@@ -66,6 +66,59 @@ def test_what_came_since_stays_and_again_takes_back_the_one_before(committed: Ba
         assert_clear(committed.say("undo"), 1, "There is nothing to undo", "git revert")
 
 
+@pytest.mark.promise("commands.undo")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hold", "WRK-001", "WRK-003", "--reason=later"),
+        ("edit", "WRK-001", "WRK-003", "--impact=high"),
+        ("close", "WRK-001", "WRK-003", "--reason=no"),
+    ],
+)
+def test_what_one_verb_did_to_several_items_is_taken_back_at_once(
+    committed: BacklogProject, words: tuple[str, ...]
+) -> None:
+    committed.say("edit", "WRK-002", "--title=Second")
+    before = committed.backlog.read_bytes()
+    assert committed.say(*words).code == 0
+    answer = committed.say("undo")
+    assert (answer.code, answer.err) == (0, "")
+    assert [line.split("]")[0] for line in answer.out.splitlines()[:2]] == ["Undone: [WRK-003", "Undone: [WRK-001"]
+    assert committed.backlog.read_bytes() == before
+    assert committed.say("undo").out.startswith("Undone: [WRK-002][EDIT]")
+
+
+@pytest.mark.promise("commands.undo")
+def test_all_lines_that_were_added_at_once_are_taken_back_at_once(committed: BacklogProject) -> None:
+    before = committed.ids()
+    assert committed.say("add", "-", stdin=b"One\nTwo\n").code == 0
+    assert committed.say("undo").code == 0
+    assert committed.ids() == before
+
+
+@pytest.mark.promise("commands.undo")
+def test_what_cannot_be_taken_back_of_several_is_told_and_the_rest_is(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-001", "WRK-003", "--impact=high")
+    committed.say("edit", "WRK-003", "--impact=low")
+    committed.git("commit", "-q", "--amend", "-m", "by hand")
+    answer = committed.say("undo")
+    assert answer.code == 1 and answer.out.startswith("Undone: [WRK-001][EDIT]")
+    assert "“[WRK-003][EDIT] impact changed” changed was changed again since" in answer.err
+    assert (committed.item("WRK-001").assessment.impact, committed.item("WRK-003").assessment.impact) == ("", "low")
+
+
+@pytest.mark.promise("commands.undo", "commands.reopen")
+def test_a_reopening_is_taken_back_and_nothing_before_it(committed: BacklogProject) -> None:
+    committed.say("add", "Another")
+    committed.say("complete", "WRK-003")
+    committed.say("reopen", "WRK-003")
+    assert committed.say("undo").out.startswith("Undone: [WRK-003][REOPEN] ")
+    assert committed.ids() == ["WRK-001", "WRK-002", "WRK-004"]
+    assert committed.say("undo").out.startswith("Undone: [WRK-003][ARCHIVE] ")
+    assert committed.ids() == ["WRK-001", "WRK-002", "WRK-003", "WRK-004"]
+    assert committed.say("undo").out.startswith("Undone: [WRK-004][ADD] ")
+
+
 def test_a_mission_hears_that_its_item_was_put_back(an_interrupted_mission: BacklogProject) -> None:  # noqa: F811
     project = an_interrupted_mission
     project.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from capsule.adapters import StateCommit, StateWritten, Tracker
@@ -34,6 +35,8 @@ from capsule.workspaces.trees import is_artefact
 COMMIT_TRACKER = "Update the tracker"
 """The message of a commit that holds the tracker's own files alone."""
 _LARGEST = 256 * 1024 * 1024
+_VERB: ContextVar[str] = ContextVar("verb", default="")
+"""What the commits of one verb for several items have in common."""
 
 
 class ItemLock(NamedTuple):
@@ -121,6 +124,21 @@ def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_c
     return Moved(before, after, warnings)
 
 
+@contextmanager
+def one_verb() -> Iterator[None]:
+    """Mark all commits made inside as those of one verb, which are undone together."""
+    before = _VERB.set(f"{os.urandom(8).hex()}.")
+    try:
+        yield
+    finally:
+        _VERB.reset(before)
+
+
+def by_hand() -> str:
+    """Make up a key for a commit of a verb; up to the point it is that of the verb."""
+    return f"by-hand/{_VERB.get()}{os.urandom(8).hex()}"
+
+
 def record(
     project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
@@ -128,7 +146,7 @@ def record(
     own = project.tracker.own_files()
     refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
     obstacle = "" if no_commit else why_not_committed(project.git, own)
-    entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
+    entry = StateCommit(key=by_hand(), message=message, assignments=assignments)
     store = open_state_store(project.tracker, project.git, project.branch)
     booked = store.write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]

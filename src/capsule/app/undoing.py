@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
 from capsule.adapters import CommittedTracker
-from capsule.app.items import COMMIT_TRACKER, ItemLock, lock_item, record, refuse_verb, why_not_committed
+from capsule.app.items import COMMIT_TRACKER, ItemLock, by_hand, lock_item, record, refuse_verb, why_not_committed
 from capsule.app.missions import mission_state
 from capsule.core.assignment import Absent, Exists
 from capsule.core.errors import CapsuleError, Refused
@@ -27,10 +28,11 @@ from capsule.system.git_objects import Commit, shown
 from capsule.workspaces.state_store import commit_files
 from capsule.workspaces.trees import is_artefact
 
-_VERBS = ("ADD", "IMPORT", "EDIT", "DEPEND", "HOLD", "UNBLOCK", "ADVANCE", "ARCHIVE")
+_VERBS = ("ADD", "IMPORT", "EDIT", "DEPEND", "HOLD", "UNBLOCK", "ADVANCE", "ARCHIVE", "REOPEN")
 _SUBJECT = re.compile(r"\[(?P<item>[^\]\s]+)\]\[(?P<tag>[A-Z_-]+)\] (?P<words>.*)")
 _MERGE = re.compile(r"Merge (?P<item>[^:\s]+): (?P<words>.*)")
-_BY_HAND = "Capsule-Step: by-hand/"
+_STEP = "Capsule-Step: "
+_BY_HAND = re.compile(rf"(?m)^{_STEP}by-hand/(?P<verb>[0-9a-f]+)")
 _UNDID = "Capsule-Undid: "
 _MOST = 1000
 """How many commits are looked at."""
@@ -45,6 +47,8 @@ class Verb(NamedTuple):
     item: str
     tag: str
     subject: str
+    group: str
+    """What it has in common with the commits that the same words made for other items."""
 
 
 class Undone(NamedTuple):
@@ -53,12 +57,18 @@ class Undone(NamedTuple):
     """Those that are as they were before."""
 
 
-def undo(project: Project) -> Undone:
-    """Take back the last verb that changed the backlog; the one before it the next time."""
+def last_verb(project: Project) -> list[Verb]:
+    """Return the commits of the last verb that changed the backlog, the newest first."""
     _refuse_what_stands_in_the_way(project, "undo")
-    verb = next(_verbs(project, lambda verb, message: verb.tag in _VERBS and _BY_HAND in message, _MOST), None)
-    if verb is None:
+    by_hand = _verbs(project, lambda verb: verb.tag in _VERBS and bool(verb.group), _MOST)
+    last = next(by_hand, None)
+    if last is None:
         raise CapsuleError("There is nothing to undo: no verb has changed the backlog lately.", _ELSE, exit_code=1)
+    return [last, *takewhile(lambda verb: verb.group == last.group, by_hand)]
+
+
+def undo(project: Project, verb: Verb) -> Undone:
+    """Take back one commit of a verb."""
     if verb.tag in ("ADD", "IMPORT"):
         return _remove_what_was_added(project, verb)
     return _revert(project, verb)
@@ -68,14 +78,14 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     """Put an item back that was completed or closed: where it was, or ready where its work had begun."""
     _refuse_what_stands_in_the_way(project, "undo")
 
-    def archives(verb: Verb, _: str) -> bool:
+    def archives(verb: Verb) -> bool:
         return verb.item == item_id and (not verb.tag or _words(verb).startswith(("Completed: ", "Closed: ")))
 
     verb = next(_verbs(project, archives, _MOST_FOR_AN_ITEM), None)
     if verb is None:
         raise Refused(f"No commit of this branch says how {item_id} left the backlog.", f"git log --grep={item_id}")
     files = {**_with_item(project, verb), **_without_entries(project, verb)}
-    message = f"{tagged(item_id, 'UNDO', verb.subject)}\n\n{_UNDID}{verb.commit}"
+    message = f"{tagged(item_id, 'REOPEN', _words(verb) or verb.subject)}\n\n{_UNDID}{verb.commit}\n{_STEP}{by_hand()}"
     commit_files(project.git, project.tracker.own_files(), files, message)
     return project.tracker.item(item_id)
 
@@ -137,20 +147,23 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
         raise Refused(cause, f'Commit them: git commit -m "{COMMIT_TRACKER}" {file}')
 
 
-def _verbs(project: Project, wanted: Callable[[Verb, str], bool], most: int) -> Iterator[Verb]:
+def _verbs(project: Project, wanted: Callable[[Verb], bool], most: int) -> Iterator[Verb]:
     """Walk back along the branch, past what was undone before."""
     at, undone = project.git.resolve("HEAD"), set[str]()
     for _ in range(most):
         commit: Commit = project.git.commit(at)
-        undone |= {line.removeprefix(_UNDID) for line in commit.message.splitlines() if line.startswith(_UNDID)}
+        if at not in undone:
+            undone |= {line.removeprefix(_UNDID) for line in commit.message.splitlines() if line.startswith(_UNDID)}
         before = commit.parents[0] if commit.parents else ""
         subject = commit.message.partition("\n")[0]
         found = _SUBJECT.match(subject) or _MERGE.match(subject)
         if not before:
             return
         if found and at not in undone:
-            verb = Verb(at, before, found["item"], found.groupdict().get("tag", ""), subject)
-            if wanted(verb, commit.message):
+            key = _BY_HAND.search(commit.message)
+            group = key["verb"] if key else ""
+            verb = Verb(at, before, found["item"], found.groupdict().get("tag", ""), subject, group)
+            if wanted(verb):
                 yield verb
         at = before
 

@@ -21,6 +21,7 @@ import argparse
 
 from msgspec.structs import replace
 
+from capsule.app.items import one_verb
 from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
 from capsule.core.errors import UsageError
@@ -56,10 +57,11 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) or "" for name in LEVELS},
     )
     project = open_project(args.project_dir)
-    for title in titles:
-        name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
-        warn(warnings)
-        say(f"{name}  {title}")
+    with one_verb():
+        for title in titles:
+            name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
+            warn(warnings)
+            say(f"{name}  {title}")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+from capsule.app.items import one_verb
 from capsule.commands.arguments import ITEM_ID, plain, tell
 from capsule.core.errors import CapsuleError
 from capsule.core.item import check_id
@@ -16,7 +17,12 @@ def items_argument(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None
 
 def do_each(ids: Sequence[str], do: Callable[[str], object]) -> int:
     """Do it to each item once; return 0, or the highest exit code of those that failed."""
-    names = [check_id(item) for item in dict.fromkeys(ids)]
+    with one_verb():
+        return do_in_turn([check_id(item) for item in dict.fromkeys(ids)], do)
+
+
+def do_in_turn(names: Sequence[str], do: Callable[[str], object]) -> int:
+    """Do it to each, also where it failed for another; return as `do_each` does."""
     if len(names) == 1:
         do(names[0])
         return 0

@@ -1,9 +1,10 @@
 """Take back the last verb that changed the backlog; again, the one before it.
 
-That is what `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete` and
-`close` did, with one commit that reverts theirs in the backlog and its worklog, and changes nothing else. It says what
-it took back. Where the same was changed again since, nothing is undone. An item that comes back has the id that it had;
-a mission that was ended with it stays ended, and its work is kept where the verb said.
+That is what `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete`, `close`
+and `reopen` did, for all items that were named, with commits that revert theirs in the backlog and its worklog, and
+change nothing else. It says what it took back. Where the same was changed again since, that is left as it is. An item
+that comes back has the id that it had; a mission that was ended with it stays ended, and its work is kept where the
+verb said.
 
   capsule undo
 
@@ -20,8 +21,9 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.missions import known_mission
-from capsule.app.undoing import undo
+from capsule.app.undoing import last_verb, undo
 from capsule.commands.arguments import item_argument, say
+from capsule.commands.several import do_in_turn
 from capsule.core.errors import Refused
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
@@ -36,10 +38,11 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     if args.item:
         return _of_a_merge(project, check_id(args.item))
-    undone = undo(project)
-    say(f"Undone: {clean(undone.verb.subject)}")
-    say("  again:  capsule undo takes back the one before it")
-    return 0
+    verbs = {verb.commit: verb for verb in last_verb(project)}
+    code = do_in_turn([*verbs], lambda commit: say(f"Undone: {clean(undo(project, verbs[commit]).verb.subject)}"))
+    if not code:
+        say("  again:  capsule undo takes back the one before it")
+    return code
 
 
 def _of_a_merge(project: Project, mission: str) -> int:
