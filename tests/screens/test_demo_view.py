@@ -7,12 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from capsule.core.board import Board, in_order
 from capsule.core.errors import CapsuleError
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.tui import demo_view, drawing
-from capsule.tui.demo_view import DemoControls, DemoView
+from capsule.tui.demo_view import Caught, DemoControls, DemoView, seen_lines
 
 from .golden import lines_of
 from .missions import at, merged, sent_back, shown
@@ -28,14 +30,16 @@ def board() -> Board:
     return Board(at=at(NOW), missions=in_order([shown(lied, NOW, pid=None)]))
 
 
-def view(act: Act, *, size: tuple[int, int] = SMALL, fault: str = "", failed: Sequence[str] = ()) -> DemoView:
+def view(
+    act: Act, *, size: tuple[int, int] = SMALL, fault: str = "", failed: Sequence[str] = (), more: str = ""
+) -> DemoView:
     def play(announce: Callable[[str], None]) -> Sequence[str]:
         announce("Watch it lie.")
         if fault:
             raise CapsuleError(fault)
         return failed
 
-    app = DemoView(DemoControls(play, board, NEXT))
+    app = DemoView(DemoControls(play, board, NEXT + more))
     app.animation_level = "none"
 
     async def run() -> None:
@@ -91,6 +95,43 @@ def test_it_ends_by_itself_with_a_card_that_says_what_to_look_at_next(monkeypatc
 
     app = view(act, failed=("run", "demo-1.1"))
     assert app.return_value is True and app.failed == ("run", "demo-1.1")
+
+
+@pytest.mark.promise("screens.demo")
+def test_on_a_small_screen_the_card_has_every_lie_and_every_command_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOLD", "GLANCE"):
+        monkeypatch.setattr(demo_view, name, 0.0)
+    caught = [
+        Caught("demo-1.1.2", "sign-off", "the tests demand the change", "no test notices when it is broken"),
+        Caught("demo-1.1.2", "execute", "all tests pass", "tests/test_phone.py::Test.test_rejects_more_digits fails"),
+        Caught("demo-1.1.2", "execute", "the reviewed tests were not touched", "tests/test_phone.py (changed)"),
+    ]
+    command = "less .capsule/logs/demo-1.1.2/summary-of-the-mission.md"
+
+    async def act(app: DemoView, pilot: Pilot[bool]) -> None:
+        app._caught = caught
+        await until(pilot, lambda: "lies caught" in screen(app))
+        lines = screen(app).splitlines()
+        assert all(any(lie.seen in line for line in lines) for lie in caught)
+        assert any(command in line for line in lines)
+        parts = ("lies caught", "Caught", "Next")
+        place = [next(n for n, line in enumerate(lines) if words in line) for words in parts]
+        assert place == sorted(place)
+        assert "any key: close" in screen(app) and "stop the demo" not in screen(app)
+        await pilot.press("space")
+        await until(pilot, lambda: not app.is_running)
+
+    view(act, more=f"\n  {command}")
+
+
+@pytest.mark.promise("screens.demo")
+def test_a_tick_never_stands_beside_two_lists_that_differ() -> None:
+    piece = Evidence(check="changed", claimed="changed a.py, b.py", observed="a.py", standing=EvidenceStatus.CONFIRMED)
+    attempt = next(each for each in shown(merged(), NOW).attempts if each.ended)
+    assert attempt.ended
+    ended = replace(attempt.ended, outcome=replace(attempt.ended.outcome, evidence=(piece,)))
+    attempt = replace(attempt, ended=ended)
+    assert [line.plain for line in seen_lines(attempt, 60)] == ["✓ files were changed: a.py"]
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])

@@ -21,7 +21,7 @@ from textual.widgets import Static
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.evidence import Evidence, EvidenceStatus, refuted
-from capsule.core.history import Attempt, MissionSummary
+from capsule.core.history import Attempt, MissionSummary, comparable_claim
 from capsule.core.signal import Verdict
 from capsule.core.text import count
 from capsule.reports.style import clean
@@ -29,6 +29,7 @@ from capsule.tui import drawing
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
 from capsule.tui.mission import TURNS, phase_lines
+from capsule.tui.model import WIDE
 from capsule.tui.rows import Page
 
 HOLD, GLANCE, CARD = 2.2, 0.5, 5.0
@@ -75,15 +76,18 @@ class DemoView(CapsuleApp[bool]):
         self._began, self._ticks = time.monotonic(), 0
         self._shown: tuple[MissionSummary, Attempt] | None = None
         self._caught: list[Caught] = []
+        self._announced: list[str] = []
+        """What is said before missions that are still to be shown."""
         self._beside = BackgroundTasks(self.call_later)
         self._looking = Poller(controls.look, self.call_later, self._looked, lambda board: board.missions)
         self._top, self._say = Static(id="top", classes="bar"), Static(id="say")
         self._claim, self._seen, self._phases = Page(id="claim"), Page(id="seen"), Page(id="phases")
         self._banner, self._keys = Static(id="banner"), Static(id="keys", classes="bar")
+        self._sides = Horizontal(id="sides")
 
     def compose(self) -> ComposeResult:
         yield from (self._top, self._say)
-        with Horizontal(id="sides"):
+        with self._sides:
             yield from (self._claim, self._seen)
         yield from (self._banner, self._phases, self._keys)
 
@@ -111,8 +115,8 @@ class DemoView(CapsuleApp[bool]):
     # ---- what came
 
     def _announce(self, words: str) -> None:
-        """Called from the thread of the story."""
-        self.call_later(drawing.put, self._say, text(words))
+        """Called from the thread of the story, which is ahead of what is shown."""
+        self.call_later(self._announced.append, words)
 
     def _looked(self, got: Board | CapsuleError) -> None:
         if isinstance(got, Board):
@@ -142,6 +146,8 @@ class DemoView(CapsuleApp[bool]):
 
     def _next(self) -> None:
         step = next(self._untold(), None)
+        if self._announced and (not self._shown or (step and step[0].mission != self._shown[0].mission)):
+            drawing.put(self._say, text(self._announced.pop(0)))
         if step is not None:
             view, attempt = self._shown = step
             self._told.add((view.mission, attempt.key))
@@ -186,19 +192,29 @@ class DemoView(CapsuleApp[bool]):
         self._banner.remove_class("-refuted")
         self._banner.add_class("-card")
         self._say.display = False
-        drawing.put(self._banner, text(f" ✓ {card_words(self._board, self._caught)}", "bold"))
-        lines: list[Content] = []
-        for number, lie in enumerate(self._caught, 1):
-            head = text(f"{number}. {clean(lie.mission)} {clean(lie.phase)}", STRONG)
-            lines += [head, *drawing.paragraph(f"“{lie.claimed}”", width // 2, FAINT, first="   ")]
-            lines += [*drawing.paragraph(lie.seen, width // 2 - 3, BAD, first=text("   ✗ ", BAD)), Content("")]
-        self._claim.read(lines)
+        drawing.put(self._banner, text(f"✓ {card_words(self._board, self._caught)}", "bold"))
+        drawing.put(self._keys, text("any key: close", FAINT))
+        self.screen.move_child(self._banner, before=self._sides)
+        stacked = self.size.width < WIDE
+        self.screen.set_class(stacked, "-stacked")
+        room = width if stacked else width // 2
+        self._claim.read([line for lie in enumerate(self._caught, 1) for line in caught_lines(*lie, room, low=stacked)])
         told: list[Content] = []
-        for line in self._controls.next.split("\n"):
+        for line in self._controls.next.rstrip().split("\n"):
             indent = " " * (len(line) - len(line.lstrip()))
-            told += drawing.paragraph(line, width // 2 - 2, first=indent)
+            told += drawing.paragraph(line, room - 2, first=indent) if line or not stacked else []
         self._seen.read(told)
         self._draw()
+
+
+def caught_lines(number: int, lie: Caught, width: int, *, low: bool) -> list[Content]:
+    """Draw one lie of the card: the claim, and what was seen; `low`: on as few lines as can be."""
+    head = row(text(f"{number}. {clean(lie.mission)} {clean(lie.phase)}", STRONG), "  " if low else "")
+    quote = f"“{lie.claimed}”"
+    seen = drawing.paragraph(lie.seen, width - 3, BAD, first=text("   ✗ ", BAD))
+    if low:
+        return [*drawing.paragraph(quote, width, FAINT, first=head), *seen]
+    return [head, *drawing.paragraph(quote, width, FAINT, first="   "), *seen, Content("")]
 
 
 def claim_lines(view: MissionSummary, attempt: Attempt, width: int) -> list[Content]:
@@ -220,7 +236,7 @@ def seen_lines(attempt: Attempt, width: int) -> list[Content]:
     for piece in _refuted_first(attempt):
         good = piece.standing is EvidenceStatus.CONFIRMED
         sign, style = ("✓ ", GOOD) if good else ("✗ ", BAD) if piece in refuted((piece,)) else ("? ", UNSURE)
-        words = f"{piece.claimed}: {piece.observed}" if good else piece.observed
+        words = f"{comparable_claim(piece)}: {piece.observed}" if good else piece.observed
         lines += drawing.paragraph(words, width, "" if good else f"{style} bold", first=text(sign, style))
         if sign == "✗ " and piece.detail:
             lines += drawing.passage(piece.detail, width, indent="  │ ", style=FAINT, most=6)
