@@ -112,6 +112,21 @@ def test_what_holds_others_is_folded_and_a_leaf_leads_to_its_holder() -> None:
     play(idle(), act)
 
 
+def test_a_backlog_opens_on_its_first_item_and_not_on_a_heading() -> None:
+    async def act(on: Play) -> None:
+        await on.until(lambda: on.rows.key == "WRK-001")
+
+    play(blocked(), act)
+
+
+def test_beside_the_views_stands_what_fits_and_nothing_cut() -> None:
+    async def act(on: Play) -> None:
+        await on.shows("5 Merges")
+        assert "…" not in on.text.splitlines()[0]
+
+    play(blocked(), act)
+
+
 def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
     async def act(on: Play) -> None:
         first = {

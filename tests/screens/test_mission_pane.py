@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.content import Content
 
 from capsule.core.budget import Spending
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Allowance, Event, Observed, Policy
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
+from capsule.core.history import Diff, FileChange
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
+from capsule.reports.table import width_of
 from capsule.reports.words import judged
 from capsule.tui import drawing
-from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines, tail_lines
+from capsule.tui.mission import change_lines, finding_lines, head_lines, now_lines, phase_lines, tail_lines
 
 from .missions import (
     BUDGET,
@@ -242,3 +245,14 @@ def test_strangers_words_are_words() -> None:
     assert "\u202e" not in text
     assert "\x07" not in text
     assert plain(tail_lines([STRANGE], 400)).count("[b]bold[/b] red") == 1
+
+
+@pytest.mark.promise("screens.run-view")
+def test_files_whose_paths_are_too_long_differ_by_their_names() -> None:
+    folder = "changes/WRK-001_print-a-receipt-for-everybody"
+    names = [f"{folder}/WRK-001_print-a-receipt_{kind}.md" for kind in ("PRD", "DESIGN")]
+    files = tuple(FileChange(path=name, added=3, removed=0) for name in names)
+    view = replace(shown(merged(), 132), diff=Diff(files=files))
+    told = [line.plain for line in change_lines(view, 60)]
+    assert ["_PRD.md " in line for line in told[1:3]] == [True, False]
+    assert all(line.startswith("  …") and width_of(line) <= 60 for line in told[1:3])

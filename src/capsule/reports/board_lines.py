@@ -42,6 +42,12 @@ def overview(board: Board) -> str:
     return count_statuses(Counter(view.status for view in board.missions)) or "no missions yet"
 
 
+def overviews(board: Board) -> Iterator[str]:
+    """Yield the overview, then the same with fewer and fewer parts, for where there is less room."""
+    parts = overview(board).split(", ")
+    yield from (", ".join(parts[:most]) for most in range(len(parts), 0, -1))
+
+
 def board_lines(board: Board) -> Iterator[str]:
     """Tell of every run under way, then of every mission; of those that are over the last ones."""
     yield f"Missions: {overview(board)}."

@@ -29,6 +29,13 @@ def fit(text: str, width: int) -> str:
     return text[: _longest(text, width - 1)].rstrip() + ELLIPSIS
 
 
+def fit_end(text: str, width: int) -> str:
+    """Keep the end of the text, as of a path, whose names differ there; an ellipsis marks the cut."""
+    if width_of(text) <= width:
+        return text
+    return ELLIPSIS + text[::-1][: _longest(text[::-1], width - 1)][::-1].lstrip() if width > 0 else ""
+
+
 def column(text: str, width: int) -> str:
     """Pad or cut the text to exactly so many cells."""
     if text.isascii():  # one cell each, the ellipsis too

@@ -36,6 +36,7 @@ from capsule.actions import (
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.inbox import Answer, Question
+from capsule.core.outline import HEADING
 from capsule.reports.style import printable
 from capsule.tui import drawing
 from capsule.tui.answering import AnswerForm
@@ -173,7 +174,10 @@ class Dashboard(CapsuleApp[None]):
             return
         main, width = self.screen_stack[0], max(20, self.size.width - 2)
         rows = self._rows
+        before = rows.key
         rows.show(*self.model.lines(max(20, rows.room)))
+        if not before and rows.key.startswith(HEADING) and rows.keys[1:]:
+            rows.put_cursor(rows.keys[1])
         about = main.query_one("#about", Page)
         self._lay_out_inbox(main, rows)
         if about.display:

@@ -19,7 +19,7 @@ from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.status import MissionStatus
 from capsule.core.text import count, sentence
 from capsule.reports.style import clean, printable
-from capsule.reports.table import width_of
+from capsule.reports.table import fit_end, width_of
 from capsule.reports.words import change_words, look_of, proof_rows
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
@@ -277,7 +277,9 @@ def change_lines(view: MissionSummary, width: int) -> list[Content]:
     most = max((file.added or 0) + (file.removed or 0) for file in files)
     lines = [_title("Changes", f"{change_words(view.diff)}, {view.diff.note}", width)]
     for file in files[:_MOST_FILES]:
-        lines.append(row("  ", drawing.cell(file.path, names), " ", _diff_bar(file, most)).truncate(width))
+        lines.append(
+            row("  ", drawing.cell(fit_end(clean(file.path), names), names), " ", _diff_bar(file, most)).truncate(width)
+        )
     left = len(files) - _MOST_FILES
     return [*lines, *([text(f"  … and {count(left, 'more file')}", FAINT)] if left > 0 else []), Content("")]
 

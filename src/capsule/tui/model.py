@@ -17,7 +17,7 @@ from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary
 from capsule.core.inbox import Question, inbox, needs_you
 from capsule.core.outline import OutlineEntry, matching, outline, unfolded
-from capsule.reports.board_lines import overview
+from capsule.reports.board_lines import overviews
 from capsule.reports.style import clean
 from capsule.tui import drawing, lines, merges
 from capsule.tui import inbox as asked
@@ -248,7 +248,9 @@ class DashboardModel:
         left = row(*parts)
         if fault:
             return drawing.both_ends(left, drawing.said(fault.message, width - left.cell_length - 1, BAD), width)
-        return drawing.both_ends(left, drawing.said(overview(self.board), width - left.cell_length - 1), width)
+        room = width - left.cell_length - 1
+        words = next((words for words in overviews(self.board) if len(words) <= room), "")
+        return drawing.both_ends(left, text(words), width)
 
     def keys(self, key: str, *, opened: bool = False) -> Content:
         if self.view == INBOX and not opened:
