@@ -1,4 +1,4 @@
-"""What the engine needs of the outside, as small protocols. The folders named in the docstrings implement them.
+"""What the engine needs from the outside, as small protocols. The folders named in the docstrings implement them.
 
 The engine sees nothing else: no path of git's, no process, no clock. `wiring` chooses the implementations, and each of
 them passes the same suite in tests/contracts.
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 
 class Tracker(Protocol):
-    """Where work comes from (trackers/): a provider's quirks end there. `BaseTracker` has defaults to borrow."""
+    """A source of work (trackers/), which hides a provider's quirks. `BaseTracker` has defaults."""
 
     name: str
     traits: TrackerTraits
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Say what was odd when it was read last."""
+        """Return the warnings of the last reading."""
 
     def items(self) -> Sequence[Item]:
         """List everything that is not closed, in the tracker's own order."""
 
     def everything(self) -> Sequence[Item]:
-        """List the same, with what is done and has still to be archived."""
+        """List the same, with finished items that still have to be archived."""
 
     def item(self, item_id: str) -> Item:
         """Return one item, closed ones included; raise UnknownItem."""
@@ -52,56 +52,56 @@ class Tracker(Protocol):
         """Return the feature and the epic it belongs to."""
 
     def claim(self, item_id: str) -> None:
-        """Say that work has begun. Safe to repeat."""
+        """Claim the item: work has begun. Safe to repeat."""
 
     def release(self, item_id: str) -> None:
         """Take the claim back; a closed item stays closed. Safe to repeat."""
 
     def reopen(self, item_id: str) -> None:
-        """Make a blocked item ready; anything else stays. Safe to repeat."""
+        """Make a blocked item ready; leave others unchanged. Safe to repeat."""
 
     def close(self, item_id: str, reason: str) -> None:
-        """Say that it is done. Safe to repeat."""
+        """Close the item as done. Safe to repeat."""
 
     def knows(self, item_id: str) -> bool:
         """Tell whether there is, or ever was, an item with this id."""
 
     def closed_as(self, item_id: str) -> str:
-        """Say why an item was closed without being done; '' where it was not, or nobody wrote it down."""
+        """Return why an item was closed without being done; '' if it was not, or the reason is unknown."""
 
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
-        """List id and title of what was done since then, the newest first."""
+        """List id and title of items done since then, the newest first."""
 
     def under(self, item_id: str) -> Sequence[Item]:
-        """List all that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
+        """List all items below it, at any depth, closed ones included: a parent before its children, else in order.
 
         Without an id: everything there is, read once.
         """
 
     def add(self, new: NewItem) -> str:
-        """Add an item and return its id; one whose reference is there already is not added again.
+        """Add an item and return its id; return the existing one with the same reference.
 
         Not for one that is changed by commits (`CommittedTracker`).
         """
 
     def change(self, item_id: str, values: ItemValues) -> None:
-        """Set these fields of an item; refuse where its traits do not name them (`edits`).
+        """Set these fields of an item; refuse fields that its traits do not name (`edits`).
 
         Not for one that is changed by commits (`CommittedTracker`).
         """
 
     def comment(self, item_id: str, text: str) -> None:
-        """Keep a remark for the people who read the item, where the tracker has a place for it."""
+        """Add a comment for people, if the tracker has comments."""
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
-        """List the pieces that a phase run as child missions is made of; by default the item itself."""
+        """List the parts of a phase that runs as child missions; by default the item itself."""
 
     def own_files(self) -> Sequence[str]:
         """List the tracker's paths in the project: they never count as dirty and never reach main by a mission."""
 
 
 class CommittedTracker(Tracker, Protocol):
-    """A tracker whose state lies in files of the project, which commits change: one that is authoritative."""
+    """An authoritative tracker: its state is in files of the project, which are changed by commits."""
 
     @property
     def last_id(self) -> int:
@@ -121,12 +121,12 @@ class CommittedTracker(Tracker, Protocol):
 
 
 class Agent(Protocol):
-    """Who does the work (agents/): one headless run of one CLI."""
+    """An agent (agents/): one headless run of one CLI."""
 
     name: str
 
     def check(self) -> None:
-        """Raise PrerequisiteMissing, with how to get it, where the agent cannot run at all."""
+        """Raise PrerequisiteMissing, with a hint, if the agent cannot run at all."""
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
         """Return the command line, as `--dry-run` shows it."""
@@ -136,7 +136,7 @@ class Agent(Protocol):
 
 
 class Ran(Struct, frozen=True):
-    """How a shell command ended."""
+    """The end of a shell command."""
 
     exit_code: int | None
     why: str
@@ -145,7 +145,7 @@ class Ran(Struct, frozen=True):
     tail: str
     log: Path
     report: TestReport = TestReport()
-    """How each test ended, where the runners behind the command were asked and told."""
+    """The result of each test, if the test runners reported them."""
     beside: bool = False
     """Other runners of Capsule were at work on this machine meanwhile."""
 
@@ -155,13 +155,13 @@ class TestSite(NamedTuple):
 
     folder: Path
     sandbox_paths: SandboxPaths | None
-    """What a sandbox shows of it; None where there is none."""
+    """The paths that a sandbox shows; None without a sandbox."""
     reports: Path
-    """An empty folder beside it, in which test runners tell how each test ended."""
+    """An empty folder for the reports of test runners."""
 
 
 class Shell(Protocol):
-    """Commands of the project's own (tests, gates): run like an agent, supervised like an agent."""
+    """The project's own commands (tests, gates), supervised like an agent."""
 
     def run(
         self,
@@ -185,7 +185,7 @@ class Shell(Protocol):
 
 
 class Trees(Protocol):
-    """What git's objects say about a mission's work, by tree or commit. Artefacts are left out."""
+    """A mission's work in git's objects, by tree or commit, without artefacts."""
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         """List the paths that differ between two trees or commits."""
@@ -203,7 +203,7 @@ class Trees(Protocol):
         """Read a file of a tree or commit."""
 
     def test_cache_key(self, tree: str) -> str:
-        """Reduce a tree to what tests look at: two with the same result are tested once."""
+        """Reduce a tree to what tests depend on: two trees with the same key are tested once."""
 
     def apply_human_edits(self, approved: str, left: str, now: str) -> str:
         """Return the tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
@@ -213,25 +213,25 @@ class Trees(Protocol):
 
 
 class Guard(Protocol):
-    """Keep the repository's settings and hooks as they were, where no sandbox keeps agents away from them."""
+    """Protect the repository's settings and hooks from agents without a sandbox."""
 
     def snapshot(self) -> Sequence[str]:
-        """Copy it, before anybody works in the place; return the breaches that a killed run left."""
+        """Copy them before work in the place begins; return the breaches of a killed run."""
 
     def restore(self) -> Sequence[str]:
-        """Put back what was changed since; return one sentence for each breach. Call it before any git."""
+        """Revert changes since then; return one sentence for each breach. Call it before any git."""
 
     def release(self) -> None:
-        """Forget the copy: until the next one all of it is the user's again."""
+        """Drop the copy: until the next one the user may change everything."""
 
 
 class Place(Protocol):
-    """Where a mission's agents work (workspaces/): one per mission."""
+    """The place for a mission's agents (workspaces/): one per mission."""
 
     path: Path
     branch: str
     publishes_to: str
-    """The branch that each step is committed to; '' where the work is merged at the end."""
+    """The branch that each step is committed to; '' if the work is merged at the end."""
 
     @property
     def trees(self) -> Trees: ...
@@ -246,19 +246,19 @@ class Place(Protocol):
         """Make the place equal to the checkpoint; return the ref under which what would be lost is kept, or ''."""
 
     def follow(self, checkpoint: Checkpoint) -> None:
-        """Move the place to where the branch is that its steps go to, with the work that the checkpoint holds."""
+        """Move the place to the current commit of its steps' branch, with the checkpoint's work."""
 
     def open_sandbox(self) -> SandboxPaths:
-        """Give the place a git directory of its own, for an agent or a command; return what a sandbox shows of it."""
+        """Give the place a git directory of its own for an agent or a command; return the paths for a sandbox."""
 
     def import_commits(self) -> None:
-        """Import what was committed there, checked, and take that git directory away again."""
+        """Import the commits made there, checked, and remove that git directory."""
 
     def notices(self) -> Sequence[str]:
-        """Return what was dropped or tidied up since the last call, one line each."""
+        """Return what was dropped or cleaned up since the last call, one line each."""
 
     def worklog(self) -> str:
-        """Read the worklog; '' where there is none, or where it is no regular file."""
+        """Read the worklog; '' if there is none, or it is no regular file."""
 
     def write_worklog(self, text: str) -> None:
         """Replace the worklog atomically; a link in its place is replaced too, never followed."""
@@ -276,13 +276,13 @@ class Place(Protocol):
         """List deliverable paths whose changes are in no commit of the branch."""
 
     def checkpoint(self, label: str) -> Checkpoint:
-        """Name the state of things, worklog and untracked files included. The branch does not move."""
+        """Name the current state, worklog and untracked files included. The branch does not move."""
 
     def base_checkpoint(self, base: str) -> Checkpoint:
-        """Return the base commit as a checkpoint: where a mission starts from."""
+        """Return the base commit as a checkpoint."""
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        """Return a checkpoint's tree; made again where no commit holds it and git has thrown it away since."""
+        """Return a checkpoint's tree; rebuild it if git has removed it."""
 
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
         """Commit the step's work to the mission's own branch and return None; or, where it goes into the same commit as
@@ -292,17 +292,17 @@ class Place(Protocol):
         """Bring the place to a step's commit; return the checkpoint that the next step starts from."""
 
     def salvage_and_reset(self, why: str) -> str:
-        """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""
+        """Undo a failed step if steps are published one by one: return its salvage ref, or ''."""
 
     def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:
-        """Rebuild the work on another commit; the conflicting paths hold markers. Commit it where there is a message,
-        and no conflict."""
+        """Rebuild the work on another commit; the conflicting paths hold markers. Commit it if there is a message and
+        no conflict."""
 
     def salvage(self, why: str) -> str:
-        """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""
+        """Keep commits and uncommitted files under a ref; return it, or '' if there is nothing new."""
 
     def remove(self, *, branch: bool) -> None:
-        """Take the place away, and the branch too where asked. Salvage first. Safe to repeat."""
+        """Remove the place, and the branch if asked. Salvage first. Safe to repeat."""
 
     # The gate, where claims are checked
 
@@ -322,14 +322,14 @@ class Place(Protocol):
         """List modules of the project that tests in the gate would load from the user's checkout: (name, path)."""
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
-        """Ask the user's own commit hooks about a tree: whether it passes, and what they said; None: not run here."""
+        """Run the user's commit hooks on a tree; return the result and their output; None if not run here."""
 
 
 Draft = Callable[[str], Mapping[str, bytes]]
 
 
 class Candidate(Struct, frozen=True):
-    """A merge commit that main would become, and that is on no branch yet."""
+    """A merge commit for main that is on no branch yet."""
 
     commit: str
     tree: str
@@ -339,7 +339,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Published(Struct, frozen=True):
-    """The result of moving main: whether it moved, and the files that were left as the user had them."""
+    """The result of moving main: whether it moved, and the files that kept the user's edits."""
 
     moved: bool
     left_alone: tuple[str, ...] = ()
@@ -372,71 +372,71 @@ class Trunk(Protocol):
     ) -> Candidate:
         """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit.
 
-        It is built on the branch, or on another commit that the branch may become (`onto`).
-        The commit at the tip gets this subject, if one is given, and its own message becomes the body.
-        `draft` says what else is to be in it: from the commit it is built on to the content of files.
+        It is built on the branch, or on a possible future commit of it (`onto`). The commit at the tip gets this
+        subject, if one is given, and its own message becomes the body. `draft` adds files: it maps the commit it is
+        built on to their content.
         """
 
     def gather(self, last: str, onto: str, message: str) -> Candidate:
         """Build one merge commit on `onto` that brings a chain of merges, of which this is the last."""
 
     def merged_since(self, base: str) -> Sequence[MissionMerge]:
-        """List the merges of missions that came to it after this commit, the newest first."""
+        """List the merges of missions after this commit, the newest first."""
 
     def publish(self, candidate: Candidate) -> Published:
-        """Move by compare-and-swap, then bring checkouts along where that loses nothing. Safe to repeat."""
+        """Move by compare-and-swap, then update checkouts if that loses nothing. Safe to repeat."""
 
 
 class StateCommit(Struct, frozen=True):
-    """One commit of a tracker's state: what is assigned, and the work that goes along."""
+    """One commit of a tracker's state: its assignments, and the step's work."""
 
     key: str
-    """The commit's trailer `Capsule-Step`: whoever comes after a crash finds out by it whether it was made."""
+    """The commit's trailer `Capsule-Step`: it identifies the commit after a crash."""
     message: str
     assignments: Sequence[Assignment]
     branch: str = ""
-    """Where it goes; '' is the branch that is checked out."""
+    """The branch; '' for the one that is checked out."""
     since: str = ""
-    """A commit from before the step: the trailer is looked for in what came after it."""
+    """A commit before the step: the trailer is searched for after it."""
     work: Checkpoint | None = None
     """Paths that differ between its head and its tree are part of the commit."""
     judged: str = ""
-    """The tree, artefacts left out, that the work was judged as: BranchMoved where the commit would hold another."""
+    """The tree, artefacts left out, that the work was judged as: raise BranchMoved if the commit would hold another."""
     twin: str = ""
-    """The item that stands for one that is closed as its duplicate: TwinClosed where it was closed itself."""
+    """The original of a duplicate: raise TwinClosed if it was closed itself."""
 
 
 class StateWritten(Struct, frozen=True):
     """The result of writing a tracker's state."""
 
     commit: str
-    """'' where nothing was committed: nothing differed, or only the files were to be changed."""
+    """'' if nothing was committed: nothing differed, or only files were changed."""
     added: tuple[str, ...] = ()
     """Ids given to items that did not exist before, in the order of their assignments."""
     warnings: tuple[str, ...] = ()
 
 
 class StateStore:
-    """Tell a tracker how a mission goes. This one tells it nothing: a child mission's state is kept by its parent.
+    """Record a mission's state in its tracker. This one records nothing: a child mission's state is kept by its parent.
 
     `ClaimedState` claims and closes the item; `workspaces/state_store.py` commits each step with the tracker's files.
     """
 
     waits_for_unblock = False
-    """A mission that halted goes on once a person has unblocked its item in the tracker, not by being run again."""
+    """A halted mission continues once a person has unblocked its item in the tracker, not by being run again."""
 
     def claim(self, item_id: str) -> None:
-        """Say that work has begun."""
+        """Claim the item."""
 
     def release(self, item_id: str) -> None:
         """Take the claim back."""
 
     def close(self, item_id: str, reason: str) -> bool:  # noqa: ARG002
-        """Say that the item is done; return whether a tracker was told."""
+        """Close the item; return whether a tracker was changed."""
         return False
 
     def current(self, item: Item) -> Item:
-        """Return the item as the tracker has it now; raise UnknownItem where it has left."""
+        """Return the item as the tracker has it now; raise UnknownItem if it is gone."""
         return item
 
     def updates(self, assignments: Sequence[Assignment], message: str) -> tuple[tuple[Assignment, ...], str]:  # noqa: ARG002
@@ -444,7 +444,7 @@ class StateStore:
         return tuple(each for each in assignments if isinstance(each, Assign)), ""
 
     def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:  # noqa: ARG002
-        """Return those of a mission's follow-ups that are still to be added to the tracker, item by item."""
+        """Return a mission's follow-ups that are not yet in the tracker, item by item."""
         return {}
 
     def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:  # noqa: ARG002
@@ -459,12 +459,12 @@ class StateStore:
         return work.tree
 
     def draft(self, assignments: Sequence[Assignment]) -> Draft | None:  # noqa: ARG002
-        """Say how a merge changes the tracker's files for these assignments; None where it does not."""
+        """Return how a merge changes the tracker's files for these assignments; None if it does not."""
         return None
 
 
 class ClaimedState(StateStore):
-    """Claims an item in its tracker when work begins, closes it at the end, and says nothing in between."""
+    """Claim an item in its tracker when work begins, and close it at the end."""
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
@@ -488,7 +488,7 @@ class ClaimedState(StateStore):
 
 
 class JournalReader(Protocol):
-    """Read what is remembered, from any process, and change nothing: all that screens and reports ask of a journal.
+    """Read the journal from any process without changing it: all that screens and reports use.
 
     Inherit it to borrow `missions`.
     """
@@ -497,14 +497,14 @@ class JournalReader(Protocol):
         """Name every stream: one for each mission and one for each run."""
 
     def missions(self) -> Sequence[str]:
-        """Name the streams that tell of an item."""
+        """Name the streams of items."""
         return [stream for stream in self.streams() if is_mission(stream)]
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         """Return the numbered events of a stream in order, from the one that follows number `after`."""
 
     def is_held(self, stream: str) -> bool:
-        """Tell whether a process holds a stream now; far cheaper than to ask which one."""
+        """Tell whether a process holds a stream now; far cheaper than finding out which one."""
 
     def holder(self, stream: str) -> int | None:
         """Return the pid that holds a stream now: 0 if it cannot be named from here, None if it is not held."""
@@ -524,10 +524,10 @@ Beside = tuple[str, Event]
 
 
 class Journal(JournalReader, Protocol):
-    """Remember what happens (journals/). Only the holder of a stream's claim writes to it."""
+    """Record what happens (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
-        """Hold a stream, and return the number of this claim; raise LockHeld where another process does."""
+        """Hold a stream, and return the number of this claim; raise LockHeld if another process does."""
 
     def once(
         self,
@@ -540,20 +540,20 @@ class Journal(JournalReader, Protocol):
         """Return the recorded outcome of a step, or: write `begun`, perform, write the outcome.
 
         `beside` is written in the same transaction as `begun`, what `ends_beside` makes of the outcome in the same
-        transaction as that. Where `beside` is a `Spawned` that its run does not admit, nothing is written, and
-        Paused or NotYet is raised.
+        transaction as that. If `beside` is a `Spawned` that its run does not admit, nothing is written, and Paused or
+        NotYet is raised.
         """
 
     def note(self, stream: str, event: Event, beside: Beside | None = None) -> None:
-        """Remember a fact that is not a step; with another of a second stream, both or neither.
+        """Record an event that is not a step; with one of a second stream, both or neither.
 
-        The claim of the first stream is enough: so missions count in their run's stream, and hand in their work,
-        whoever holds that stream.
+        The claim of the first stream is enough: so missions write to their run's stream and to a merge queue
+        while another process holds it.
         """
 
 
 class Order(Struct, frozen=True):
-    """A mission to start, or to go on with."""
+    """A mission to start or continue."""
 
     mission: str
     item: Item
@@ -564,13 +564,13 @@ class Order(Struct, frozen=True):
     lineage: Lineage = field(default_factory=Lineage)
     parent: str = ""
     retries: int | None = None
-    """How often each review may send back from now on, where a mission goes on."""
+    """How often each review may send back from now on, if a mission continues."""
     rebase: bool = False
-    """Rebuild the work on the branch it goes into, and go on from there."""
+    """Rebuild the work on its target branch, and continue from there."""
     notes: str = ""
-    """What a human had to say when they let it go on."""
+    """The notes of the person who resumed it."""
     earlier: str = ""
-    """What was done before it in the same campaign."""
+    """Earlier work of the same campaign."""
 
 
 class RunLease(Struct, frozen=True):
@@ -578,24 +578,24 @@ class RunLease(Struct, frozen=True):
 
     stream: str
     leaves_at: Status | None = None
-    """The item goes back into the queue when it has another status than this."""
+    """Return the item to the queue when it has another status than this."""
     outlives_queue: bool = False
-    """The mission goes on where the process of its queue is killed; the next one finds it."""
+    """The mission continues if the process of its queue is killed; the next queue finds it."""
 
 
 class Runners(Protocol):
-    """Take missions as far as they go, for a queue: in processes (app/mission_processes.py), or here and now."""
+    """Run missions for a queue: in processes (app/mission_processes.py), or in this one."""
 
     def start(self, order: Order, lease: RunLease) -> None:
-        """Start a mission, or go on with it."""
+        """Start or continue a mission."""
 
     def adopt(self, mission: str) -> None:
-        """Wait also for a mission that a queue started which has ended since."""
+        """Also wait for a mission of a queue that has ended since."""
 
     def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None] | None:
         """Wait until one has stopped; return its mission, and the error that stopped it.
 
-        Return None where none has after so many seconds.
+        Return None if none has after so many seconds.
         """
 
 
@@ -608,7 +608,7 @@ class Observer(Protocol):
 
 
 class Clock(Protocol):
-    """Time, which never enters the core by itself."""
+    """The clock, which the core never reads."""
 
     def now(self) -> str:
         """RFC 3339, UTC."""
@@ -617,7 +617,7 @@ class Clock(Protocol):
         """Monotonic."""
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass; return False where a stop was asked for before it was over."""
+        """Wait; return False if a stop was requested before the time was over."""
 
     def chance(self) -> float:
         """Return an unpredictable number between 0 and 1."""
@@ -645,22 +645,22 @@ class Archive(Protocol):
         """Keep a text that is too long for an event in the working folder."""
 
     def text(self, mission: str, name: str) -> str:
-        """Return what `put` kept; '' where it no longer exists."""
+        """Return what `put` kept; '' if it no longer exists."""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
-        """Return where an agent that answers by file must write; remove an earlier answer, unless it is dry."""
+        """Return the path for an agent's answer file; remove an earlier answer, unless it is a dry run."""
 
     def take_result(self, item: str, phase: str) -> bytes | str | None:
-        """Remove and return what it wrote, or say why what is at its path is no regular file of sane size."""
+        """Remove and return the answer file, or say why it is no regular file of sane size."""
 
     def store(self, mission: str, logs: Mapping[str, str], step: str = "") -> Path:
-        """Store logs and the outputs of all phases for good; an earlier archive moves aside. Safe to repeat.
+        """Archive logs and the outputs of all phases; move an earlier archive aside. Safe to repeat.
 
-        The same step's archive is never an earlier one, however often the step is repeated.
+        A repeated step writes its own archive again.
         """
 
     def has_outputs(self, mission: str) -> bool:
-        """Tell whether anything is under way that would have to be stored."""
+        """Tell whether there are outputs to store."""
 
     def drop_working_folder(self, mission: str) -> None:
         """Remove the working folder, once everything is stored."""

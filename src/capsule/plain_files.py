@@ -93,7 +93,7 @@ def parse_toml(data: bytes, source: str) -> dict[str, object]:
     try:
         return tomllib.loads(as_text(data, source))
     except (tomllib.TOMLDecodeError, RecursionError) as fault:
-        raise SettingsError(f"{source} is not valid TOML: {fault}.", "Mend that line.") from None
+        raise SettingsError(f"{source} is not valid TOML: {fault}.", "Fix that line.") from None
 
 
 def _documents(text: str) -> list[object]:

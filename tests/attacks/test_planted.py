@@ -97,7 +97,7 @@ def test_without_a_sandbox_what_was_planted_outside_of_the_place_never_runs_and_
     if any(attack.named for attack in BATCHES[batch]):
         assert answer.code == 1, answer
         assert "Quarantined" in told
-        assert "if it was you, do it again now" in told
+        assert "if it was yours, repeat it now" in told
         kept = re.findall(r"kept as (\.git/capsule/salvaged/[^\s)]+)", told)
         assert kept or batch == "pipes", told
         assert all(os.path.lexists(a_project.path / file) for file in kept), kept

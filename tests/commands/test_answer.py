@@ -65,7 +65,7 @@ def test_a_decision_takes_a_yes_and_not_words_alone(some_questions: BacklogProje
     with unchanged(some_questions):
         words = some_questions.say("answer", "WRK-002", "No, that is too risky.")
         assert_clear(
-            words, 1, "WRK-002 waits for your decision, and words alone are none.", "answer WRK-002 --approve;"
+            words, 1, "WRK-002 waits for your decision, so text alone is no answer.", "answer WRK-002 --approve;"
         )
         retry = some_questions.say("answer", "WRK-002", "--retry")
         assert_clear(retry, 1, "WRK-002 waits for your decision.", "capsule answer WRK-002 --approve")
@@ -161,11 +161,16 @@ def test_a_form_answers_all_at_once_and_leaves_empty_sections_alone(some_questio
 @pytest.mark.parametrize(
     ("form", "code", "cause", "what_next"),
     [
-        ("## WRK-001: x\nBlue.\n## WRK-009: y\nRed.\n", 1, "what does not need you: WRK-009.", "Nothing was changed."),
+        (
+            "## WRK-001: x\nBlue.\n## WRK-009: y\nRed.\n",
+            1,
+            "answers for items that do not need you: WRK-009.",
+            "Nothing was changed.",
+        ),
         ("## WRK-001: x\nBlue.\n## WRK-001: x\nRed.\n", 2, "answers WRK-001 twice", "one section"),
         ("Blue.\n", 2, "No item is named for the answer 'Blue.'", "## WRK-003"),
         ("## WRK-001: x\nBlue.\n## WRK-002: y\nmaybe\n", 1, "WRK-002 waits for your decision", "--approve"),
-        ("## WRK-001: x\nclose:\n", 2, "lacks the reason", "behind the colon"),
+        ("## WRK-001: x\nclose:\n", 2, "lacks the reason", "after the colon"),
         (" \n", 2, "is empty", "capsule questions --form"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_readme_shows_what_it_prints(played: Played) -> None:
 @pytest.mark.promise("commands.demo-honest")
 def test_it_says_plainly_that_the_agent_is_scripted(played: Played) -> None:
     opening = played.done.stderr.splitlines()[:3]
-    assert opening[0] == "The agent is scripted: it plays demo.script.yaml, it does not think."
+    assert opening[0] == "The agent is scripted: it plays demo.script.yaml."
     assert opening[1] == "Everything else is real: git, worktrees, tests, gate, merge."
     assert opening[2] == f"The project is {played.project}"
 

@@ -115,7 +115,7 @@ def test_the_lie_is_shown_with_what_was_seen(played: Played) -> None:
 def test_what_is_typed_and_what_comes_of_it_stand_in_order(played: Played) -> None:
     """Also where both streams go to one file."""
     stations = [
-        "The agent is scripted: it plays demo.script.yaml, it does not think.",
+        "The agent is scripted: it plays demo.script.yaml.",
         "$ capsule init",
         "made   BACKLOG.yaml",
         "$ capsule add 'Print a receipt'",
@@ -162,7 +162,7 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     """In a copy of the script the first item gets nowhere: the demo does not pretend otherwise."""
     other = play_another(tmp_path, ("result: PHASE_COMPLETE", "result: FAILED"))
     assert other.code == 1
-    complaints = other.said.split("capsule: the demo did not come out as promised: ")[1:]
+    complaints = other.said.split("capsule: the demo did not end as promised: ")[1:]
     told = [complaint.partition("\n")[0] for complaint in complaints]
     assert told[:2] == ["`capsule run --no-tui` failed.", "0 of 1 false claims were caught."]
     assert told[2].startswith("the commit “[WRK-001][PRD] Two requirements” was promised, and “[WRK-001][")

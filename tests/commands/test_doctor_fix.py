@@ -44,7 +44,7 @@ def test_each_fix_is_proposed_in_words_and_nothing_is_changed(a_bare_project: Ba
 def test_what_was_shown_is_done_and_the_project_is_ready(a_bare_project: BacklogProject) -> None:
     answer = doctor(a_bare_project, "--fix", "--yes")
     assert answer.code == 0, answer
-    shown = answer.out.partition("To be fixed:\n")[2]
+    shown = answer.out.partition("Fixes:\n")[2]
     assert shown.startswith("  1. would write `agent: codex`") and "  2. would make a backlog" in shown
     assert answer.out.endswith("Ready.\n")
     assert a_bare_project.backlog.exists()

@@ -50,7 +50,7 @@ def test_fields_of_a_backlogs_item_are_changed_in_one_commit(three_items: Backlo
     assert three_items.subjects()[-1] == "[WRK-001][EDIT] title, description, size, impact, tags changed"
     assert three_items.status() == ""
     with unchanged(three_items):
-        assert three_items.say("edit", "WRK-001", "--tag=new") == (0, "WRK-001 is so already.\n", "")
+        assert three_items.say("edit", "WRK-001", "--tag=new") == (0, "WRK-001: nothing to change.\n", "")
 
 
 @pytest.mark.promise("commands.edit")
@@ -88,7 +88,7 @@ def test_title_and_description_are_edited_in_the_editor(three_items: BacklogProj
 @pytest.mark.parametrize(
     ("words", "code", "cause", "what_next"),
     [
-        (("WRK-001",), 2, "Nothing is to be changed.", "capsule edit ID --title"),
+        (("WRK-001",), 2, "There is nothing to change.", "capsule edit ID --title"),
         (("WRK-001", "WRK-002", "--title=x"), 2, "cannot have the same title", "one by one"),
         (("WRK-001", "--title="), 2, "An item needs a title.", ""),
         (("WRK-001", "--impact=huge"), 2, "--impact is 'huge'", ""),
@@ -116,10 +116,10 @@ def test_a_bead_has_no_levels_and_no_commit(two_beads: Project) -> None:
 @pytest.mark.promise("commands.depend")
 def test_items_wait_for_others_and_no_more(three_items: BacklogProject) -> None:
     answer = three_items.say("depend", "WRK-002", "WRK-003", "--on", "WRK-001")
-    assert answer == (0, "WRK-002 is so already.\nWRK-003 waits for WRK-001.\n", "")
+    assert answer == (0, "WRK-002: nothing to change.\nWRK-003 waits for WRK-001.\n", "")
     assert three_items.item("WRK-003").dependencies == ("WRK-001",)
     assert three_items.subjects()[-1] == "[WRK-003][DEPEND] waits for WRK-001"
-    assert three_items.say("depend", "WRK-002", "--off=WRK-001").out == "WRK-002 waits for nothing any more.\n"
+    assert three_items.say("depend", "WRK-002", "--off=WRK-001").out == "WRK-002 no longer waits for anything.\n"
     assert three_items.item("WRK-002").dependencies == ()
 
 

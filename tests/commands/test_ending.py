@@ -167,7 +167,7 @@ def test_what_capsule_did_not_make_is_not_ended_by_name_either(with_strangers: P
     with nothing_changes(with_strangers):
         for name in ("mine", "feature", "own"):
             answer = with_strangers.capsule(command, name)
-            assert_clear(answer, 1, "was not made by Capsule; left alone", "by hand")
+            assert_clear(answer, 1, "was not made by Capsule; left alone", "remove it yourself")
 
 
 def test_a_worktree_that_was_only_prepared_is_ours_to_clean(a_project: Project) -> None:

@@ -56,7 +56,7 @@ def test_a_beads_file_knows_what_was_imported(a_project: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "cause"),
     [
-        (b"no list", 2, "There are no items in it."),
+        (b"no list", 2, "It holds no items."),
         (b"title,impact\nOne,high\nTwo,huge\n", 2, "--impact is 'huge'"),
         (b"title,priority\nOne,1\n", 2, "--priority is for beads"),
     ],

@@ -66,7 +66,7 @@ def test_settings_that_are_there_are_kept(a_bare_project: BacklogProject) -> Non
     a_bare_project.commit("mine")
     code, said = answering(a_bare_project, ["codex", "none", "backlog"])
     assert code == 0, said
-    assert f"kept   `agent` as {CONFIG} has it" in said
+    assert f"kept   `agent` as in {CONFIG}" in said
     text = (a_bare_project.path / CONFIG).read_text()
     assert text == '# mine\nagent: claude\nverify: warn\nevidence: {test: "none"}\ntracker: backlog\n'
 

@@ -262,11 +262,11 @@ def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ('{"id": "b",', "Mend"),
-        ("[1]", "Mend"),
+        ('{"id": "b",', "Fix"),
+        ("[1]", "Fix"),
         ("<<<<<<< HEAD", "merge conflict"),
-        ("[" * 100_000, "Mend"),
-        ('{"n": ' + "9" * 5000 + "}", "Mend"),
+        ("[" * 100_000, "Fix"),
+        ('{"n": ' + "9" * 5000 + "}", "Fix"),
         ('{"title": "no id"}', "Give it one"),
         ('{"id": 5}', "Give it one"),
     ],

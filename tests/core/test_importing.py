@@ -62,9 +62,9 @@ def test_issues_of_gh_are_read_and_closed_ones_left_out() -> None:
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("", "There are no items"),
-        ("just a sentence\n", "There are no items"),
-        ("[]", "There are no items"),
+        ("", "It holds no items"),
+        ("just a sentence\n", "It holds no items"),
+        ("[]", "It holds no items"),
         ('[{"title": "x"', "not valid JSON"),
         ("title,impact\n,high\n", "A row has no title."),
         ('{"number": 3}', "A row has no title."),

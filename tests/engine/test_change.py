@@ -163,7 +163,7 @@ def test_a_planning_phase_that_touches_code_is_refuted(scene: Scene) -> None:
     assert scene.run("WRK-1", "change").finished
     assert scene.moves("WRK-1")[2:4] == ["prd#1 retry", "prd#2 advance"]
     told = scene.ended("WRK-1")[2].decision.feedback
-    assert "code.py" in told and "Put these files back" in told
+    assert "code.py" in told and "Restore these files" in told
 
 
 @pytest.mark.promise("decisions.guardrails")

@@ -59,30 +59,30 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
 
 
 class Connection(Struct, frozen=True):
-    """Everything an agent is made from: its settings, and the means to run a process."""
+    """Everything that an agent needs: its settings, and the means to run a process."""
 
     name: str
     supervisor: SupervisorClient
     root: Path
     options: AgentOptions = AgentOptions()
-    """What the settings say about it, completed by its preset."""
+    """Its settings, completed by its preset."""
     preset: Preset = Preset()
     chosen_model: str = ""
-    """Named on the command line: that goes before all settings."""
+    """From the command line, before all settings."""
     allow: Sequence[str] = ()
     """Names of variables (or patterns) that the agent is given on top of what it needs."""
     base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     stop: Stop | None = None
     tell: Callable[[str, str], None] = lambda _mission, _text: None
-    """Told what the agent is about while its output grows."""
+    """Gets the agent's activity while its output grows."""
     redact: Callable[[str], str] = lambda text: text
-    """Takes secrets out of what an agent is told."""
+    """Removes secrets from an agent's input."""
     sandbox: Sandbox | None = None
-    """The sandbox it runs in, where there is one."""
+    """The sandbox it runs in, if there is one."""
 
 
 class Invocation(Struct, frozen=True):
-    """A command line, and what it reads on stdin (nothing, unless said) and from files that are not in its place."""
+    """A command line, its stdin (empty by default) and the files that it reads outside of its place."""
 
     argv: tuple[str, ...]
     stdin: str = ""
@@ -120,9 +120,9 @@ class CliAgent(ABC):
     apart = False
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
-    """Suffix of the file for its output, where that is not the log itself."""
+    """Suffix of the file for its output, if that is not the log itself."""
     quiet_after_signal = 45.0
-    """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
+    """Seconds of silence after which it is ended, if its output ends with a signal: it may still be working."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection, self.options = connection, connection.options
@@ -138,7 +138,7 @@ class CliAgent(ABC):
 
     @contextmanager
     def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
-        """Put what this run needs into its own folder while it lasts; yield the variables that name it."""
+        """Put what this run needs into its own temporary folder; yield the variables that name it."""
         yield {}
 
     def check(self) -> None:
@@ -272,11 +272,11 @@ class CliAgent(ABC):
         return ended
 
     def allowed_silence(self, briefing: Briefing, files: Files) -> float | None:
-        """Return the seconds it may be silent now, having said its last word; None while it has not."""
+        """Return the seconds it may be silent after its final answer; None before that."""
         return self.quiet_after_signal if _ends_with_a_signal(briefing, files.printed) else None
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
-        """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
+        """Tell whether a silent one had given its answer before its idle time-out, on stdout or by file."""
         if self.allowed_silence(briefing, files) is not None:
             return True
         try:
@@ -324,11 +324,11 @@ class CliAgent(ABC):
         return tell
 
     def conclude(self, ended: Ended, files: Files) -> Transcript:
-        """Return the transcript of a run that has ended: here just what was printed."""
+        """Return the transcript of a run that has ended: by default, its output."""
         return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
 
     def recorded_usage(self, scratch: Path) -> Usage:  # noqa: ARG002
-        """Return the tokens by the CLI's own record in its folder, for one that was ended before it told."""
+        """Return the tokens from the CLI's own files, for one that was ended before it reported them."""
         return UNKNOWN
 
     def transcript(
@@ -352,7 +352,7 @@ class CliAgent(ABC):
         return tuple(name for name in withheld(self.connection.base_env, passes) if name not in self.options.env)
 
     def how_it_was_ended(self, ended: Ended) -> Failure | None:
-        """Return the failure where we ended the agent, or could not start it."""
+        """Return the failure if we ended the agent, or could not start it."""
         if ended.why == "not-started":
             reason = f"The agent `{self.name}` could not be started: {ended.detail}."
             return Failure(Kind.MISSING, reason, self.how_to_get_it)
@@ -373,7 +373,7 @@ def exit_code(ended: Ended) -> int | None:
 
 
 def tail_of(path: Path, limit: int) -> bytes:
-    """Return the end of a file, or nothing where the agent removed it."""
+    """Return the end of a file, or nothing if the agent removed it."""
     try:
         return tail_bytes(path, limit)
     except OSError:
@@ -395,12 +395,12 @@ def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
 
 
 def by_argument_or_stdin(prompt: str) -> tuple[str | None, str]:
-    """Return the prompt as an argument, or as stdin where the kernel would refuse so long an argument."""
+    """Return the prompt as an argument, or as stdin if it is too long for an argument."""
     return (prompt, "") if len(prompt.encode()) <= LONGEST_ARGUMENT else (None, prompt)
 
 
 def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
-    """Link the outputs into the worktree's output folder; do nothing where the worktree is gone."""
+    """Link the outputs into the worktree's output folder; do nothing if the worktree is gone."""
     target = Path(briefing.log).parent
     if not briefing.keep or not Path(briefing.cwd).is_dir():
         return

@@ -20,7 +20,7 @@ A script maps items to phases to runs, in order; the last run repeats, and `*` s
 `--record` writes such a script. It has `_recording` beside the items; then no run repeats, and a run may also hold what
 `scripted.py` reads: the prompt, how the agent ended, what it used and how often its provider turned it away.
 
-Which run it is, Capsule says by environment. It imports as little as it can: it is started for every phase.
+The environment says which run it is. It imports as little as it can: it is started for every phase.
 """
 
 # ruff: noqa: PTH101, PTH103, PTH106, PTH108, PTH114, PTH120, PTH123, PTH208, PTH211

@@ -16,7 +16,7 @@ from capsule.core.failure import Failure, Kind
 from capsule.system.process import Ended
 
 _LONGEST_WAIT = timedelta(hours=6)
-"""A limit that is lifted later than this is not worth waiting for: a person had better know."""
+"""A limit that ends later than this is reported to a person instead of waited for."""
 
 _PHRASES: tuple[tuple[str, Kind], ...] = (
     (r"context.window|context.length|context_length|contextoverflow|input token count|input_too_large", Kind.CONTEXT),
@@ -75,7 +75,7 @@ def classify(
     headers: Mapping[str, object] | None = None,
     now: datetime | None = None,
 ) -> Failure:
-    """Turn an agent's error message into a Failure; `hints` are those that only the adapter can give.
+    """Turn an agent's error message into a Failure; `hints` are the adapter's own hints.
 
     `headers` are those of the provider's answer, where the CLI hands them on.
     """
@@ -87,7 +87,7 @@ def classify(
 
 
 def startup_failure(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
-    """Explain why a CLI printed no event, by the first line of stderr that tells.
+    """Explain why a CLI printed no event, by the first known line of stderr.
 
     Anything may stand there, and a wrapper may be in the CLI's place: only what must stop the run counts.
     """
@@ -110,7 +110,7 @@ def kind_of(said: str, status: int | None = None) -> Kind:
 
 
 def _asked_for(headers: Mapping[str, object]) -> timedelta | None:
-    """Return how long the headers of an answer ask us to wait; a date is not read."""
+    """Return the seconds to wait from the headers of an answer; dates are ignored."""
     for name, unit in _HEADERS:
         value = str(headers.get(name, ""))
         if re.fullmatch(r"\d{1,9}(\.\d+)?", value):

@@ -1,4 +1,4 @@
-"""Writes down what agents were told and what they did, as a script that the `scripted` agent plays.
+"""Record what agents were told and did, as a script that the `scripted` agent plays.
 
 One exchange is one run of one phase: the prompt, what was said at last, what changed in the worktree, how it ended and
 what it used. The file is written anew after each one, beside itself and then renamed: a mission that is killed leaves a
@@ -131,7 +131,7 @@ class Recorder:
 
 
 def opened(file: Path) -> dict[str, Any] | None:
-    """Return the recording to continue, or None where there is none yet; refuse any other file."""
+    """Return the recording to continue, or None if there is none yet; refuse any other file."""
     try:
         data = read_regular(file, LARGEST_FILE)
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def opened(file: Path) -> dict[str, Any] | None:
 
 
 def as_script(script: dict[str, Any]) -> str:
-    """Return YAML that reads back as the same, or JSON (which is YAML too) where some text would not."""
+    """Return YAML that reads back as the same, or JSON (which is YAML, too) if some text needs it."""
     text = _ABOUT + format_yaml(script) + "\n"
     try:
         same = parse_yaml(text) == script
@@ -163,7 +163,7 @@ def as_script(script: dict[str, Any]) -> str:
 
 
 def _cut(data: bytes) -> str:
-    """Return the end of a text, which is where a signal stands."""
+    """Return the end of a text, which holds the signal."""
     left_out = len(data) - _LONGEST_ANSWER
     note = f"[the first {left_out} bytes were not recorded]\n" if left_out > 0 else ""
     return note + data[-_LONGEST_ANSWER:].decode(errors="replace")
@@ -224,7 +224,7 @@ def acts_between(git: Git, before: str, after: str, heads: tuple[str, str], clea
 
 
 class _Played:
-    """Track the worktree while the acts said so far are played."""
+    """Track the worktree while the acts so far are played."""
 
     def __init__(self, git: Git, tree: str, clean: Clean) -> None:
         self._git, self._clean = git, clean

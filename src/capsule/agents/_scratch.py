@@ -52,7 +52,7 @@ def _make(place: Path) -> Path:
 
 
 def remove(place: Path) -> None:
-    """Remove a folder of ours whatever permissions an agent set in it, but no link and nobody else's folder."""
+    """Remove a folder of ours with any permissions in it, but no link and no other user's folder."""
     with contextlib.suppress(OSError):
         found = place.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
@@ -61,7 +61,7 @@ def remove(place: Path) -> None:
 
 @contextmanager
 def borrowed(source: Path, target: Path, names: Sequence[str], *, returned: Sequence[str] = ()) -> Iterator[Path]:
-    """Copy the user's files into a folder of the run's own; copy those in `returned` back where they changed."""
+    """Copy the user's files into a folder of the run's own; copy changed ones in `returned` back."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     seeds = {name: content for name in names if (content := _content((source / name).resolve())) is not None}
     for name, content in seeds.items():

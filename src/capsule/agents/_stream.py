@@ -1,8 +1,8 @@
 """Run agent CLIs that print events, one JSON object a line, instead of plain text.
 
 The events go to `<log>.events` as they are; when the agent has ended, its final text is written to `<log>`. Such a
-stream may be a gigabyte long, hold single lines of many megabytes, or break off in the middle of one, so nobody here
-ever reads it whole or decodes every line:
+stream may be a gigabyte long, hold single lines of many megabytes, or break off in the middle of one, so it is never
+read as a whole, nor is every line decoded:
 
 - while it grows, a few of the newest lines are decoded for the live view (`Follower`);
 - at its end, it is read backwards until the adapter has found what it is looking for (`Events.backwards`), and what has
@@ -202,9 +202,9 @@ class StreamAgent(CliAgent):
 
     prints = ".events"
     quiet_after_event = 10.0
-    """Seconds of silence after which it is ended, where the last event it printed is its final one."""
+    """Seconds of silence after which it is ended, if it has printed its final event."""
     kinds: frozenset[str] = frozenset()
-    """The types of event by which its output is known for its own."""
+    """The types of event that identify its output."""
 
     def allowed_silence(self, briefing: Briefing, files: Files) -> float | None:
         """Go by its final event alone; output that is no events is read as plain text."""
@@ -218,12 +218,12 @@ class StreamAgent(CliAgent):
         return any(event.get("type") in self.kinds for event in events.head)
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
-        """Go by the final event: a result file is no last word where the CLI says itself when it is done."""
+        """Use the final event, not a result file: the CLI itself reports when it is done."""
         return self.allowed_silence(briefing, files) is not None
 
     @abstractmethod
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
-        """Read the events; None where they are not this CLI's and stderr does not explain it either."""
+        """Read the events; None if they are not this CLI's and stderr does not explain it either."""
 
     def is_final(self, event: Event) -> bool:  # noqa: ARG002
         """Tell whether the CLI prints this event when it is done, and never before."""
@@ -234,7 +234,7 @@ class StreamAgent(CliAgent):
         return ""
 
     def in_words(self, event: dict[str, Any]) -> str:
-        """Return the same line for an event that somebody else has decoded."""
+        """Return the same line for a decoded event."""
         return self.activity(decoded(json.dumps(event).encode()) or Event())
 
     def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
@@ -275,7 +275,7 @@ class StreamAgent(CliAgent):
 
 
 def usage_of(tables: Collection[Event], read: Sequence[str], written: Sequence[str]) -> Usage:
-    """Add up the tokens that these tables have under these names; unknown where none of them says."""
+    """Add up the tokens that these tables have under these names; unknown if none of them has any."""
     sums = []
     for parts in (read, written):
         known = [tokens for table in tables for part in parts if (tokens := table.count(part)) is not None]

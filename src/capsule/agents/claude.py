@@ -201,7 +201,7 @@ def _false_start(stderr: str) -> Failure | None:
 
 
 def _still_waiting(events: Events) -> Failure | None:
-    """Blame the provider where the CLI was ended while it waited to retry."""
+    """Blame the provider if the CLI was ended while it waited to retry."""
     last = next(events.backwards(), Event())
     if last.get("subtype") != "api_retry":
         return None

@@ -6,7 +6,7 @@ Measured with 1.18.33:
 - OPENCODE_DISABLE_PROJECT_CONFIG leaves out the repository's `opencode.json` and what `.opencode/` configures, but not
   plugins: `.opencode/plugin/*.js` runs inside opencode whatever is set. Where there are any, it is not started at all.
 - It retries a rate limit, an overload and a torn stream without end, and prints nothing about it: its log goes to
-  stderr, so that whoever ends it can say why it was not done.
+  stderr, so that an ended run can be explained.
 - There is no last event. What the last step says (`length`, `content-filter`) or an error after it is how it ended.
 - Each run leaves a library of 5.6 MB in the temp folder; ours is removed with the run.
 - It loads plugins from its folder of settings, and runs what it downloaded into its cache. In a sandbox it keeps

@@ -1,4 +1,4 @@
-"""Follow a script instead of thinking: for demos, tests and bug reports, without a key or a cent.
+"""Follow a script: for demos, tests and bug reports, without a key or cost.
 
 It is a process of its own (`_player.py`), started and supervised by the same code as any other agent. The script is the
 first of its `args`; see `_player.py` for what a script may say.
@@ -73,13 +73,13 @@ class ScriptedAgent(CliAgent):
         try:
             script = load(str(file))
         except (ValueError, OSError) as fault:
-            raise SettingsError(f"The script {file} cannot be read: {fault}.", "Mend it: YAML, or JSON.") from None
+            raise SettingsError(f"The script {file} cannot be read: {fault}.", "Write it as YAML or JSON.") from None
         if not isinstance(script, dict):
             raise SettingsError(f"The script {file} is no script.", "It maps items to phases to what is done in each.")
         return script
 
     def _recorded(self, briefing: Briefing) -> dict[str, Any]:
-        """Return what a recording knows about this run beyond what is played; empty for a script written by hand."""
+        """Return a recording's other facts about this run; empty for a script written by hand."""
         script = self._loaded()
         if RECORDING not in script:
             return {}
@@ -103,7 +103,7 @@ class ScriptedAgent(CliAgent):
         return turn
 
     def _recorded_refusal(self, briefing: Briefing, turn: dict[str, Any]) -> Transcript | None:
-        """Return what the provider said at this attempt, without waiting for it again."""
+        """Return the provider's recorded answer at this attempt, without waiting again."""
         turned_away, run = turn.get("turned_away", ()), (briefing.item, briefing.phase, briefing.run)
         self._tries[run] += 1
         if self._tries[run] <= len(turned_away):
@@ -122,7 +122,7 @@ def portable(text: str, cwd: str, root: str) -> str:
 
 
 def _as_recorded(played: Transcript, turn: dict[str, Any]) -> Transcript:
-    """Put the recorded ending in place of the player's, unless the player itself failed."""
+    """Replace the player's ending by the recorded one, unless the player itself failed."""
     if played.why != "exited" or played.exit_code != turn.get("exit", 0):
         return played
     ended = turn.get("ended", "exited")
@@ -144,7 +144,7 @@ def _read(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:
-        hint = "Mend that entry of the recording, or leave it out."
+        hint = "Fix that entry of the recording, or remove it."
         raise SettingsError(f"The recording has an invalid {kind.__name__.lower()}: {fault}.", hint) from None
 
 

@@ -20,19 +20,19 @@ from capsule.project import Project
 
 
 class Reply(Struct, frozen=True):
-    """What a person says to a question."""
+    """A person's answer to a question."""
 
     verb: str
-    """answer, approve, accept, try-again or close, as in `core.inbox.Answer`; text: whichever of them takes words."""
+    """answer, approve, accept, try-again or close, as in `core.inbox.Answer`; text: the one that takes a text."""
     text: str = ""
     check: str = ""
-    """Of a claim that is accepted."""
+    """The check of an accepted claim."""
 
 
 class AcceptedClaim(NamedTuple):
     event: Accepted
     left: tuple[str, ...] = ()
-    """What else of the same phase is refuted, and has to be settled first."""
+    """Other refuted claims of the same phase, which have to be settled first."""
     taken_up_by: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -44,28 +44,28 @@ class ClosedItem(NamedTuple):
 
 
 Given = Unblocked | AcceptedClaim | ClosedItem
-"""What came of a reply."""
+"""The result of a reply."""
 
 
 def reply_in_words(question: Question, text: str) -> Reply:
-    """Return the reply that a section of a form stands for."""
+    """Return the reply in a section of a form."""
     answer, rest = said_in_words(question, text)
     if answer is None:
         return fitting(question, Reply("text", text))
     check = answer.words[-1] if answer.verb == "accept" else ""
     if answer.required and not rest:
-        raise UsageError(f"{question.id}: `{text.strip()}` lacks the reason.", "Write it behind the colon.")
+        raise UsageError(f"{question.id}: `{text.strip()}` lacks the reason.", "Write it after the colon.")
     return Reply(answer.verb, rest, check)
 
 
 def fitting(question: Question, reply: Reply) -> Reply:
-    """Return the reply as the question takes it; refuse one that does not fit."""
+    """Return the reply in the form that the question expects; refuse one that does not fit."""
     offered = {answer.verb for answer in question.answers}
     first = question.answers[0].command
     if reply.verb == "text":
         verb = next((verb for verb in ("answer", "try-again") if verb in offered), "")
         if not verb:
-            raise Refused(f"{question.id} {question.kind.words}, and words alone are none.", _either(question))
+            raise Refused(f"{question.id} {question.kind.words}, so text alone is no answer.", _either(question))
         return Reply(verb, reply.text)
     if reply.verb == "approve" and "approve" not in offered:
         raise Refused(f"{question.id} waits for no decision: it {question.kind.words}.", f"Answer it: {first}")
@@ -79,7 +79,7 @@ def _either(question: Question) -> str:
 
 
 def give(project: Project, item_id: str, reply: Reply, *, no_commit: bool = False) -> Given:
-    """Do what the reply says; whoever works on the project goes on with the item at once."""
+    """Apply the reply; a run under way continues with the item at once."""
     if reply.verb == "accept":
         return _accept(project, item_id, reply, no_commit=no_commit)
     if reply.verb == "close":
@@ -90,7 +90,7 @@ def give(project: Project, item_id: str, reply: Reply, *, no_commit: bool = Fals
 
 
 def _is_asked_by_its_tracker(project: Project, item_id: str) -> bool:
-    """Tell whether the tracker has the decision; else it is only the mission's."""
+    """Tell whether the tracker holds the block; else only the mission does."""
     blocked = find_item(project.tracker, item_id).blocked
     return "approve" in project.tracker.traits.verbs and blocked is not None and blocked.kind == DECISION
 

@@ -1,4 +1,4 @@
-"""What missions changed, asked of git in two or three questions, however many missions there are."""
+"""Read the changes of any number of missions from git with two or three processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pairs = tuple[tuple[str, str], ...]
 Counted = Mapping[tuple[str, str], list[FileChange]]
 
 MOST_LINES = 5000
-"""What changed more lines is counted, and not shown."""
+"""A larger diff is counted but not shown."""
 _LARGEST_FILE = "1m"
 _PAIR = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}\n")
 _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
@@ -26,7 +26,7 @@ _BETWEEN = ("diff-tree", "--stdin", "-r", "--no-renames", "--no-ext-diff", "--no
 
 
 def with_diffs(project: Project, summaries: Sequence[MissionSummary]) -> list[MissionSummary]:
-    """Count what each mission changed, without files that are only kept about it."""
+    """Count what each mission changed, without Capsule's own files."""
     git, bookkeeping = project.git, _bookkeeping(project)
     asked = [summary.to_compare() for summary in summaries]
     trees = _known(git, [pair for compared, _ in asked for pair in compared])
@@ -38,7 +38,7 @@ def with_diffs(project: Project, summaries: Sequence[MissionSummary]) -> list[Mi
 
 
 def diff_text(project: Project, summary: MissionSummary) -> str:
-    """Return what a mission changed, as git shows it; '' where that is too much to read, or is gone."""
+    """Return a mission's changes as a git diff; '' if it is too large, or gone."""
     diff, (compared, _) = summary.diff, summary.to_compare()
     if not diff.files or diff.added + diff.removed > MOST_LINES:
         return ""
@@ -59,7 +59,7 @@ def _bookkeeping(project: Project) -> tuple[str, ...]:
 
 
 def _known(git: Git, pairs: Collection[tuple[str, str]]) -> dict[str, str]:
-    """Return the trees of the revisions that exist; that of a commit before a first one is empty."""
+    """Return the trees of the revisions that exist; the parent of a first commit counts as empty."""
     trees = _trees(git, {name for pair in pairs for name in pair})
     if any(old.endswith("^") and old not in trees for old, _ in pairs):
         nothing = git.content("hash-object", "-t", "tree", "--stdin", input=b"").out.decode().strip()

@@ -1,8 +1,8 @@
-"""Control what runs: how many missions at a time, who is to stop, and what may go on.
+"""Control running work: how many missions at a time, which to stop, which to resume.
 
-What is asked of a run is written into its stream, beside a stream of our own (`CONTROL`): its queue looks there every
-second. A mission is stopped by a signal to the process that holds its lock, and by nobody else: a second signal would
-be an order. So a queue is told first, and goes on without it.
+Requests are written into a run's stream, with a stream of our own (`CONTROL`): its queue looks there every second. A
+mission is stopped by one signal to the process that holds its lock: a second signal would kill. So a queue is told
+first, and continues without it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from capsule.system.clock import SystemClock
 from capsule.system.stop import interrupt
 
 _PATIENCE = 30.0
-"""Seconds in which whoever was told to stop has ended its agents (5 s at most), written it down, and let go."""
+"""Seconds for a process to end its agents (5 s at most), record that, and release its lock."""
 _LOOK = 0.05
 _STILL = 5.0
-"""Seconds after which is said again who has not stopped yet."""
+"""Seconds between messages about what has not stopped yet."""
 _QUEUE = f"{RUN}queue"
 _ELSEWHERE = ("runs in another container or on another machine", "Stop it there.")
 
 
 class RunJobs(Struct, frozen=True):
-    """A run that is under way: how many missions it may work on at the same time, and which it works on."""
+    """A run under way: how many missions it may work on at the same time, and which it works on."""
 
     stream: str
     allowed: int
@@ -39,7 +39,7 @@ class RunJobs(Struct, frozen=True):
 
 
 def jobs_of_runs(project: Project) -> list[RunJobs]:
-    """Say of each run that is under way how many missions it may work on; refuse where there is none."""
+    """Return the jobs of each run under way; refuse if there is none."""
     with closing(project.journal(read_only=True)) as journal:
         held = _held(journal)
         found = [_jobs(journal, stream, held) for stream in held if is_run(stream)]
@@ -49,7 +49,7 @@ def jobs_of_runs(project: Project) -> list[RunJobs]:
 
 
 def set_jobs(project: Project, jobs: int) -> list[RunJobs]:
-    """Let every run that is under way work on so many missions; return how they stood before."""
+    """Set the number of missions of every run under way; return their state before."""
     before = jobs_of_runs(project)
     with closing(project.journal()) as journal, _asking(journal):
         for run in before:
@@ -66,7 +66,7 @@ def _jobs(journal: JournalReader, stream: str, held: Collection[str]) -> RunJobs
 
 @contextmanager
 def _asking(journal: Journal) -> Iterator[None]:
-    """Claim the stream of what is asked of runs; several who ask at the same moment wait for each other."""
+    """Claim the stream of requests; processes that ask at the same moment wait for each other."""
     give_up = time.monotonic() + _PATIENCE
     with ExitStack() as held:
         while True:
@@ -84,7 +84,7 @@ def _asking(journal: Journal) -> Iterator[None]:
 
 
 def tell_answered(project: Project, item: str) -> str:
-    """Tell every run under way that a person has let an item go on; name one that takes it up, '' where none does."""
+    """Tell every run under way that a person resumed an item; return the one that takes it up, or ''."""
     with closing(project.journal(read_only=True)) as looked:
         runs = [stream for stream in looked.epochs() if is_run(stream) and looked.is_held(stream)]
     if not runs:
@@ -107,11 +107,11 @@ def _takes_up(project: Project, journal: JournalReader, stream: str, item: str) 
 # ---- stop
 
 Reason = tuple[str, str]
-"""Why something does not stop, and what to do then."""
+"""The reason why something does not stop, and a hint."""
 
 
 class StopReport(Struct):
-    """What was stopped, and what was not."""
+    """What was stopped and what was not."""
 
     runs: list[str] = field(default_factory=list)
     """Streams of runs."""
@@ -119,13 +119,13 @@ class StopReport(Struct):
     idle: list[str] = field(default_factory=list)
     """Missions that did not run."""
     left_out: bool = False
-    """A run is under way, and does not start these any more."""
+    """Missions that a run under way will no longer start."""
     left: dict[str, Reason] = field(default_factory=dict)
     """What has not stopped, by stream."""
 
 
 def stop_all(project: Project, tell: Callable[[str], None]) -> StopReport:
-    """Stop every run of the project, and then every mission that is run by itself; wait until they have stopped."""
+    """Stop every run of the project, and then every mission that runs alone; wait until they have stopped."""
     report = StopReport()
     with closing(project.journal(read_only=True)) as journal:
         before = [stream for stream in _held(journal) if is_mission(stream)]
@@ -159,7 +159,7 @@ def stop_missions(project: Project, ids: Sequence[str], tell: Callable[[str], No
 
 
 def _tell_runs(journal: Journal, missions: Sequence[str], runs: Sequence[str]) -> bool:
-    """Let runs know first, if there are any: the end of a mission that a person stopped is not theirs."""
+    """Tell runs first: they must not count the end of a mission that a person stopped."""
     if not (missions and runs):
         return False
     with _asking(journal):
@@ -201,7 +201,7 @@ def _signalled(pid: int) -> Reason | None:
 
 
 def _wait(journal: JournalReader, asked: Mapping[str, int], tell: Callable[[str], None]) -> dict[str, Reason]:
-    """Wait until the holders of these streams have let go, and say who has not yet; return those that do not."""
+    """Wait until these streams are released, report what is still held, and return what was not released."""
     began = time.monotonic()
     next_word = began
     while still := [stream for stream, pid in asked.items() if journal.holder(stream) == pid]:
@@ -218,14 +218,14 @@ def _wait(journal: JournalReader, asked: Mapping[str, int], tell: Callable[[str]
 
 
 def refuse_what_is_left(report: StopReport) -> None:
-    """Raise where something has not stopped, and name all of it."""
+    """Raise if something has not stopped, and name all of it."""
     if report.left:
         causes = "; ".join(f"{name_of(stream)} {cause}" for stream, (cause, _) in report.left.items())
         raise LockHeld(f"{causes}.", " ".join(dict.fromkeys(hint for _, hint in report.left.values())))
 
 
 def name_of(stream: str) -> str:
-    """Name a mission, or a run as people know it: `the queue`, `the run of demo-1`."""
+    """Name a mission or a run for people: `the queue`, `the run of demo-1`."""
     if is_mission(stream):
         return stream
     kind, _, item = stream.lstrip("_").partition("-")
@@ -233,6 +233,6 @@ def name_of(stream: str) -> str:
 
 
 def _held(journal: JournalReader) -> dict[str, int]:
-    """Name the streams that are held now, with the pid of the holder; 0 is one that cannot be named from here."""
+    """Name the streams that are held now, with the pid of the holder; 0 if it is unknown here."""
     pids = {stream: journal.holder(stream) for stream in journal.epochs()}
     return {stream: pid for stream, pid in pids.items() if pid is not None}

@@ -1,4 +1,4 @@
-"""What a run would do, as lines: the order, what it would cost, prompts, commands and gate. Nothing is changed."""
+"""Describe what a run would do: the order, the cost, prompts, commands and gate. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from capsule.services import Services
 from capsule.wiring import open_services
 
 _MOST_READ = 50
-"""Of earlier missions: a dry run answers at once, however long the journal is."""
+"""How many earlier missions are read: a dry run answers at once, even with a long journal."""
 _MOST_SHOWN = 100
 
 Queued = Callable[[Sequence[Item]], Sequence[QueuePosition]]
@@ -93,7 +93,7 @@ def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) 
 
 
 def _as_asked(project: Project, asked: dict[str, str], queued: Queued) -> Queued:
-    """Return the queue as it is for agents: what would be blocked before one is started says what is asked.
+    """Return the queue for agents: items that would be blocked first carry the question.
 
     Each such item is put into `asked`, with the reason.
     """
@@ -115,7 +115,7 @@ def _not_now(place: QueuePosition, asked: Mapping[str, str]) -> str:
 
 
 def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Collection[str]) -> str:
-    """Say that a run would do nothing, or only ask."""
+    """Describe a run that would do nothing, or only ask."""
     asks = any(_not_now(place, asked) == "needs you" for place in places if not only or place.item.id in only)
     return "No agent would be started." if asks else "Nothing would be done."
 
@@ -124,7 +124,7 @@ def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Co
 
 
 def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states: Mapping[str, MissionState]) -> str:
-    """Say how many agents would be started for all these items, and what such missions have cost so far."""
+    """Describe how many agents all these items need, and the cost of such missions so far."""
     words, agents, workflows = words_at(project, project.git.resolve("HEAD")), 0, set()
     for item in items:
         workflow, to_do = _still_to_do(project, request, item, states.get(item.id), words)
@@ -147,7 +147,7 @@ def _still_to_do(
 
 
 def _cost_so_far(project: Project, workflows: Collection[str]) -> str:
-    """Say what missions by these workflows have cost so far."""
+    """Describe the cost of missions by these workflows so far."""
     names = mission_names(project)
     earlier = states_of(project, names[-_MOST_READ:]).values()
     done = [each for each in earlier if each.finished and each.workflow.name in workflows and not each.parent]
@@ -195,7 +195,7 @@ def _never(*_: object) -> MissionState:
 
 
 def _agents(state: MissionState, services: Services) -> str:
-    """Say which agents would be started for what."""
+    """Describe the agents that would be started, with their phases."""
     asked: dict[str, list[str]] = {}
     for phase in map(state.workflow.phase, state.to_do):
         if phase.prompt:

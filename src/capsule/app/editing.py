@@ -1,4 +1,4 @@
-"""Change what items say: their fields, what they depend on, and whether they are on hold."""
+"""Edit items: their fields, their dependencies, and holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capsule.project import Project
 
 
 class Edit(Struct, frozen=True):
-    """What is to be different of an item; None leaves it as it is."""
+    """The changes to an item; None keeps a field."""
 
     title: str | None = None
     description: str | None = None
@@ -39,7 +39,7 @@ class Edit(Struct, frozen=True):
 
 
 def edit(project: Project, item_id: str, wanted: Edit, *, no_commit: bool = False) -> Moved | None:
-    """Change fields of an item; None where it is so already."""
+    """Change fields of an item; return None if nothing differs."""
     _check_fields(project, wanted.given)
     item = find_item(project.tracker, item_id)
     values: dict[str, Value | int] = {}
@@ -66,7 +66,7 @@ def edit(project: Project, item_id: str, wanted: Edit, *, no_commit: bool = Fals
 def depend(
     project: Project, item_id: str, on: Sequence[str], off: Sequence[str], *, no_commit: bool = False
 ) -> Moved | None:
-    """Have an item wait for others, or not any more; refuse a circle."""
+    """Add or remove dependencies of an item; refuse a cycle."""
     _check_fields(project, ["dependencies"])
     known = {item.id: item for item in project.tracker.under("")}
     item = find_item(project.tracker, item_id)
@@ -89,10 +89,10 @@ def depend(
 
 
 def hold(project: Project, item_id: str, reason: str, *, no_commit: bool = False) -> Moved:
-    """Put an item on hold until a person lets it go on."""
+    """Put an item on hold until a person resumes it."""
     why = one_line(reason)
     if not why:
-        raise UsageError("The reason is empty.", "Say what it waits for: it is shown with the item.")
+        raise UsageError("The reason is empty.", "Say what it waits for; the reason is shown with the item.")
     _check_fields(project, ["status"])
     item = find_item(project.tracker, item_id)
     if item.status is Status.BLOCKED:
@@ -124,7 +124,7 @@ def _change(project: Project, item_id: str, tag: str, words: str, values: ItemVa
 
 
 def _check_fields(project: Project, names: Sequence[str]) -> None:
-    """Refuse what this tracker's items do not have, or what cannot be changed from here."""
+    """Refuse fields that this tracker's items lack or that cannot be changed here."""
     tracker = project.tracker
     for name in names:
         if name not in tracker.traits.edits:
@@ -156,7 +156,7 @@ def _now(item: Item, name: str) -> object:
 
 
 def _way(start: str, end: str, known: dict[str, Item]) -> list[str]:
-    """Return a way along dependencies; empty where there is none."""
+    """Return a path along dependencies; empty if there is none."""
     ways = [[start]]
     seen = {start}
     for way in ways:  # grows as we go

@@ -29,22 +29,22 @@ from capsule.wiring import open_services
 
 
 class EndedMission(NamedTuple):
-    """How a mission was ended, or why it was left alone."""
+    """The end of a mission, or the reason for leaving it alone."""
 
     mission: str
     salvage: str = ""
-    """The ref that keeps what was there; '' where there was nothing to keep."""
+    """The salvage ref; '' if there was nothing to keep."""
     was_running: bool = False
     branch_kept: bool = False
     merged: str = ""
-    """The merge of work that only had to be archived; its item was closed, but for a warning."""
+    """The merge, if the mission only had to be archived; its item was closed, unless there is a warning."""
     running: int | None = None
-    """The pid of a mission that runs, and was left alone; 0 where it cannot be seen from here."""
+    """The pid of a mission that runs, and was left alone; 0 if it is unknown here."""
     warnings: tuple[str, ...] = ()
 
 
 def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | None:
-    """Stop a mission and salvage its work, also its branch if that is to go; None where nothing is left of it."""
+    """Stop a mission and salvage its work, and its branch if that is removed; None if nothing is left of it."""
     if not _leftovers(project, mission):
         known_mission(project, mission)
         return None
@@ -56,7 +56,7 @@ def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | N
 
 
 def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMission]:
-    """Clean these missions, except those that run."""
+    """Clean these missions, except running ones."""
     for mission in missions:
         pid = running(project, {mission}).get(mission)
         if pid is not None:
@@ -66,7 +66,7 @@ def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMissio
 
 
 def empty_output(project: Project) -> bool:
-    """Empty `.capsule/output` and keep the folder; False where there is nothing in it."""
+    """Empty `.capsule/output` and keep the folder; return False if it is empty."""
     output = project.root / ".capsule" / "output"
     if not output.is_dir() or not any(output.iterdir()):
         return False
@@ -78,7 +78,7 @@ def empty_output(project: Project) -> bool:
 def end_mission(project: Project, mission: str, *, how: str, branch: bool, given_up: bool = False) -> EndedMission:
     """Salvage, remove, release the item, and journal it.
 
-    The item of one that is given up is closed where its work is merged: nobody is to do that again.
+    If the work is merged the item is closed, so that it is not done again.
     """
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with (
@@ -95,7 +95,7 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
 
 
 def record_last_step(project: Project, mission: str) -> None:
-    """Write the outcome of a step to the tracker where the step was killed before that."""
+    """Write the outcome of a step to the tracker if it was killed before that."""
     words = words_at(project, mission_state(project, mission).base)
     with open_services(project, project.tracker, words, FanOut(), None) as services, services.journal.claim(mission):
         sync_tracker(load_state(services, mission), services)
@@ -118,7 +118,7 @@ def reopen_mission(project: Project, item: Item, notes: str) -> None:
 
 
 def take_away(services: Services, mission: str, *, why: str, branch: bool) -> str:
-    """Remove its place, once files and commits are kept under a ref (returned), worklog and outputs in the logs."""
+    """Remove its place after keeping files and commits under a ref (returned), worklog and outputs in the logs."""
     place = place_of(load_state(services, mission), services, mission)
     services.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = place.salvage(why)
@@ -131,7 +131,7 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
 
 
 def _close(services: Services, state: MissionState) -> tuple[str, ...]:
-    """Close an item in its tracker; return a warning where it refuses."""
+    """Close an item in its tracker; return a warning if it refuses."""
     try:
         close_item(state, services)
     except CapsuleError as fault:
@@ -140,7 +140,7 @@ def _close(services: Services, state: MissionState) -> tuple[str, ...]:
 
 
 def _release(services: Services, mission: str) -> tuple[str, ...]:
-    """Take back our claim in the tracker; return a warning where it refuses."""
+    """Take back our claim in the tracker; return a warning if it refuses."""
     try:
         services.state_store.release(mission)
     except (UnknownItem, InvalidId):
@@ -153,20 +153,20 @@ def _release(services: Services, mission: str) -> tuple[str, ...]:
 
 
 def _leftovers(project: Project, mission: str) -> bool:
-    """Tell whether anything of this mission is left; refuse folders and branches that only have its name."""
+    """Tell whether anything of this mission is left; refuse folders and branches that only share its name."""
     refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
     place = project.root / ".capsule" / "worktrees" / mission
     found = bool(refs) or place.exists() or project.logs().folder(mission).exists()
     if found and mission not in _made_by_us(project):
-        what = place if place.exists() else f"What is called {mission} here"
+        what = place if place.exists() else f"The folder or branch {mission}"
         raise CapsuleError(
-            f"{what} was not made by Capsule; left alone.", "Remove it by hand if it is not needed.", exit_code=1
+            f"{what} was not made by Capsule; left alone.", "If it is not needed, remove it yourself.", exit_code=1
         )
     return found
 
 
 def worktrees(project: Project) -> tuple[list[str], list[str]]:
-    """Name the missions that have a worktree, and the folders beside them that are not ours."""
+    """Name the missions with a worktree, and other folders next to them."""
     folder = project.root / ".capsule" / "worktrees"
     names = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
     without_folder = {ref.split("/", 3)[3] for ref in project.git.refs("refs/capsule/base")} - names
@@ -178,7 +178,7 @@ def worktrees(project: Project) -> tuple[list[str], list[str]]:
 
 
 def _made_by_us(project: Project) -> set[str]:
-    """Name every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
+    """Name every mission that Capsule began, by its ref or its journal."""
     refs = project.git.refs("refs/capsule/base", "refs/capsule/checkpoints")
     journal = project.journal(read_only=True)
     streams = journal.missions()

@@ -16,15 +16,15 @@ from capsule.project import Project
 
 
 class Entry(NamedTuple):
-    """What becomes of one entry of the list."""
+    """One entry of the list and its item."""
 
     draft: ItemDraft
     known_as: str = ""
-    """The item that has the same reference or title already; '' for a new one."""
+    """The existing item with the same reference or title; '' for a new one."""
 
 
 def plan_import(project: Project, entries: Sequence[Imported]) -> list[Entry]:
-    """Say of each entry whether it is new; refuse all where one has fields that the tracker's items do not have."""
+    """Match each entry with an existing item; refuse all if one has fields that the tracker lacks."""
     tracker = project.tracker
     items = tracker.under("")
     by_title = {same_title(title): name for name, title in tracker.done_since("")}
@@ -49,5 +49,5 @@ def _planned(
 
 
 def import_all(project: Project, plan: Sequence[Entry], *, no_commit: bool) -> tuple[list[str], tuple[str, ...]]:
-    """Add what is new; return the ids, '' for what its tracker had all the same, and warnings."""
+    """Add new entries; return their ids, '' for one that the tracker already had, and warnings."""
     return add_all(project, [entry.draft for entry in plan if not entry.known_as], no_commit=no_commit)

@@ -1,4 +1,4 @@
-"""Read what waits for a person: the board of missions, and the items of the tracker."""
+"""Read what waits for a person, from the board of missions and the tracker's items."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Hold an item while it is changed by hand, and record the change.
+"""Lock an item while a person changes it, and record the change.
 
-Beads are changed through their tracker, and that is all. A change to a backlog is committed where the tree is otherwise
-clean, and a mission that is under way is told that it was a human: whatever is changed while a step runs and nobody
-says so may have been the agent, and would be put back.
+Beads are only changed through their tracker. A change to a backlog is committed if the tree is otherwise clean, and a
+running mission is told that a person made it: an unannounced change during a step may be the agent's, and would be
+reverted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ItemLock(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """An item before and after a change, and what there is to say about recording it."""
+    """An item before and after a change, with notes about recording it."""
 
     before: Item
     after: Item
@@ -57,14 +57,14 @@ class Moved(NamedTuple):
 
 
 def refuse_verb(tracker: Tracker, verb: str, instead: str) -> None:
-    """Refuse a command that this tracker has no use for: no phases to move between, no decisions to wait for."""
+    """Refuse a command that this tracker does not support, as its items have no phases or decisions."""
     if verb not in tracker.traits.verbs:
         this = tracker.traits.described.format(tracker.name)
         raise Refused(f"`capsule {verb}` is for the items of a backlog, and {this}.", instead)
 
 
 def refuse_files_as_folders(project: Project, folders: Sequence[str]) -> None:
-    """Refuse a file in the place of a folder that the tracker and its workflow write to."""
+    """Refuse a file where the tracker and its workflow need a folder."""
     for name in folders:
         place = project.root / name
         if os.path.lexists(place) and not place.is_dir():
@@ -73,7 +73,7 @@ def refuse_files_as_folders(project: Project, folders: Sequence[str]) -> None:
 
 
 def find_item(tracker: Tracker, item_id: str) -> Item:
-    """Look up an item that the user named; exit code 1 where there is none."""
+    """Look up an item that the user named; exit with 1 if there is none."""
     try:
         return tracker.item(check_id(item_id))
     except UnknownItem as fault:
@@ -83,7 +83,7 @@ def find_item(tracker: Tracker, item_id: str) -> Item:
 
 @contextmanager
 def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
-    """Hold the item's mission, also one that never began; LockHeld where it runs."""
+    """Lock the item's mission, even one that never began; raise LockHeld if it runs."""
     find_item(project.tracker, item_id)
     pid = running(project, {item_id}).get(item_id)
     if pid is not None:
@@ -142,7 +142,7 @@ def by_hand() -> str:
 def record(
     project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
-    """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
+    """Commit, then save; only save if a commit would include other changes. Return warnings, too."""
     own = project.tracker.own_files()
     refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
     obstacle = "" if no_commit else why_not_committed(project.git, own)
@@ -154,7 +154,7 @@ def record(
 
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
-    """Say what prevents a commit that holds the backlog and nothing else; '' where nothing does."""
+    """Say what prevents a commit of the backlog alone; '' if nothing does."""
     going_on = under_way(git.git_dir, bisect=True)
     if going_on:
         return f"{going_on[0]} is under way"
@@ -165,7 +165,7 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
 
 
 def uncommitted_tracker_files(project: Project) -> list[str]:
-    """List the tracker's own files that differ from the last commit; none where it commits its changes itself."""
+    """List the tracker's own files that differ from the last commit; none if it commits its changes itself."""
     if project.tracker.traits.authoritative:
         return []
     own = project.tracker.own_files()
@@ -173,7 +173,7 @@ def uncommitted_tracker_files(project: Project) -> list[str]:
 
 
 def commit_tracker_files(project: Project, into: str) -> None:
-    """Commit the tracker's own files where the settings ask for it and the branch that work goes to is checked out."""
+    """Commit the tracker's own files if the settings ask for it and the target branch is checked out."""
     git = project.git
     if not project.settings.tracker.commit or git.checked_out() != into or under_way(git.git_dir, bisect=True):
         return

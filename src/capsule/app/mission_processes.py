@@ -1,4 +1,4 @@
-"""Missions as processes: a queue starts one runner for each mission that it takes, and both sides of that are here.
+"""Missions as processes: a queue starts one runner for each mission. This module has both sides.
 
 The queue writes a task to the runner's stdin and keeps that pipe open. A runner whose stdin ends has lost its queue. If
 it ran alone it kills itself, and its supervisor then ends the agent; one of several goes on (`outlives_queue`, or its
@@ -49,16 +49,16 @@ RUNNER = "_runner"
 """The command by which a queue starts a runner; people do not type it."""
 PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "capsule")
 _LOOK = 0.25
-"""Seconds after which a mission that was adopted is looked at again."""
+"""Seconds between checks of an adopted mission."""
 _PATIENCE = 15.0
-"""Seconds in which a runner that was ordered to stop has ended its agent."""
+"""Seconds for a runner to end its agent when it is forced to stop."""
 _UNHEARD = 5.0
-"""Seconds after which one of several runners goes on, though its queue has not shown what it told."""
+"""Seconds after which one of several runners continues without its queue's confirmation."""
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """The request, order and settings that a runner is started with. Settings and branch are those that the queue began
-    with."""
+    """The request, order and settings that a runner is started with. Settings and branch are as of the start of the
+    queue."""
 
     root: str
     branch: str
@@ -72,7 +72,7 @@ class _Fault(msgspec.Struct, frozen=True):
     """An exception, on its way to the queue."""
 
     kinds: tuple[str, ...]
-    """Its class and those it inherits from, by name."""
+    """The names of its class and base classes."""
     fields: dict[str, Any]
     trace: str
 
@@ -84,17 +84,17 @@ class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     event: Event | None = None
     activity: str = ""
     listens: bool = False
-    """From now on it hears signals."""
+    """Signals are handled from now on."""
     ended: bool = False
     fault: _Fault | None = None
 
 
 class RunnerBug(Exception):
-    """An exception of a runner that is no error of the user's; its traceback is a note."""
+    """An unexpected exception of a runner; its traceback is a note."""
 
 
 def with_recording(services: Services, project: Project, request: RunRequest) -> tuple[Services, str]:
-    """Replay or record what agents do, if the request says so; return what there is to tell about it too."""
+    """Replay or record agents if the request says so; return notes about it, too."""
     told = ""
     if request.replay:
         services, told = replayed(services, project, Path(request.replay).absolute())
@@ -107,7 +107,7 @@ def with_recording(services: Services, project: Project, request: RunRequest) ->
 
 
 class MissionProcesses:
-    """Start runners, show what they tell, and pass signals on to them."""
+    """Start runners, show their events, and pass signals on to them."""
 
     def __init__(self, project: Project, request: RunRequest, observer: Observer, stop: Stop) -> None:
         self._project, self._request, self._observer, self._stop = project, request, observer, stop
@@ -157,7 +157,7 @@ class MissionProcesses:
             raise
 
     def _has_ended(self, adopted: _Adopted) -> bool:
-        """Show what an adopted mission has done since, and pass a stop on to it; tell whether it has ended."""
+        """Show new events of an adopted mission, and pass a stop on to it; return whether it has ended."""
         if self._stop.requested:
             adopted.ask_to_stop()
         return adopted.has_ended(self._observer)
@@ -191,7 +191,7 @@ class _Runner:
         return self._process.stdout.fileno()
 
     def messages(self) -> Iterator[_Message]:
-        """Yield the messages that have come since the last call; the last one says how it ended."""
+        """Yield the messages since the last call; the last one holds the end."""
         data = os.read(self.fileno(), 1 << 16)
         self._heard += data
         self.over = not data
@@ -207,13 +207,13 @@ class _Runner:
             self._write(b".")
 
     def ask_to_stop(self) -> None:
-        """Ask once, and not before it listens: while Python starts, a signal would end it in disorder."""
+        """Ask once, and not before it handles signals: while Python starts, a signal would kill it."""
         if self._listens and not self._asked:
             self._asked = True
             interrupt(self._process.pid)
 
     def error(self) -> CapsuleError | None:
-        """Wait for its end; return the error that stopped it, and raise what is no error of the user's."""
+        """Wait for its end; return the error that stopped it; raise an unexpected one."""
         code = self._close()
         if self._fault:
             fault = _exception_of(self._fault)
@@ -230,7 +230,7 @@ class _Runner:
         return RunnerDied(message, go_on, exit_code=128 - code if code < 0 else code)
 
     def end(self) -> None:
-        """Order it to stop, drop what it still sends, and wait until it has ended."""
+        """Force it to stop, drop its further messages, and wait for its end."""
         deadline = time.monotonic() + _PATIENCE
         try:
             if self._listens:
@@ -258,7 +258,7 @@ class _Runner:
 
 
 class _Adopted:
-    """The process of a mission whose queue has ended: it is reached only by journal, lock and signals."""
+    """The process of a mission whose queue has ended: it can only be reached by journal, lock and signals."""
 
     def __init__(self, mission: str, journal: JournalReader) -> None:
         self.mission = mission
@@ -268,7 +268,7 @@ class _Adopted:
         self._last: Event | None = None
 
     def has_ended(self, observer: Observer) -> bool:
-        """Tell the observer what its mission has journaled since; return whether it has ended."""
+        """Pass new events of its mission to the observer; return whether it has ended."""
         held = self._journal.is_held(self.mission)  # asked first: what it wrote last is told too
         for number, event in self._journal.events(self.mission, after=self._seen):
             self._seen, self._last = number, event
@@ -276,7 +276,7 @@ class _Adopted:
         return not held
 
     def error(self) -> CapsuleError | None:
-        """Return the error that stopped the ended process; one that ended in the middle of a step has died."""
+        """Return the error that stopped the ended process; one that ended in the middle of a step was killed."""
         state = replay(event for _, event in self._journal.events(self.mission))
         self._journal.close()
         if isinstance(self._last, Stopped):
@@ -295,7 +295,7 @@ class _Adopted:
 
 
 def _stop_error(stopped: Stopped) -> CapsuleError:
-    """Make the error that stopped a mission, as far as its journal tells; earlier versions did not name its class."""
+    """Make the error that stopped a mission from its journal; earlier versions did not name its class."""
     name = stopped.error or (Interrupted.__name__ if stopped.exit_code == Interrupted.exit_code else "")
     fields = {"message": stopped.cause, "hint": stopped.hint, "exit_code": stopped.exit_code}
     return _error((name, CapsuleError.__name__), fields)
@@ -310,7 +310,7 @@ def _error(kinds: tuple[str, ...], fields: dict[str, Any]) -> CapsuleError:
 
 
 def _exception_of(fault: _Fault) -> Exception:
-    """Make the exception that the runner raised, as far as this process knows its class."""
+    """Make the exception that the runner raised, if this process knows its class."""
     if "CapsuleError" in fault.kinds:
         return _error(fault.kinds, fault.fields)
     bug: Exception = RunnerBug(f"{fault.kinds[0]}: {fault.fields['message']}")
@@ -324,7 +324,7 @@ def _exception_of(fault: _Fault) -> Exception:
 
 
 def run_for_queue() -> int:
-    """Run the mission of the task on stdin, and tell the queue on stdout; return the exit code."""
+    """Run the mission of the task on stdin, and report to the queue on stdout; return the exit code."""
     queue = _Queue()
     task = queue.task()
     try:
@@ -350,7 +350,7 @@ def _run(task: _Task, queue: _Queue) -> None:
 
 
 class _Queue:
-    """The queue, as its runner sees it: an observer that passes everything on to it."""
+    """The queue as seen by its runner: an observer that passes everything on to it."""
 
     def __init__(self) -> None:
         self._out = os.dup(1)
@@ -387,7 +387,7 @@ class _Queue:
                 self._wait_to_be_heard()
 
     def _wait_to_be_heard(self) -> None:
-        """Wait until the queue has shown what it was told; others may wait for what one of several holds meanwhile."""
+        """Wait until the queue has shown the message; one of several holds locks that others need, so it waits less."""
         patience = None if not (self._task and self._task.lease.outlives_queue) else 0.0 if self._unheard else _UNHEARD
         self._unheard = not self._heard.acquire(timeout=patience)
 
@@ -398,14 +398,14 @@ class _Queue:
         self._heard.release()  # whoever waits to be heard
 
     def _lose_queue(self) -> None:
-        """Go on without a queue where the mission is one of several; else kill this process."""
+        """Continue without a queue if the mission is one of several; else kill this process."""
         if not (self._task and _is_one_of_several(self._task)):
             _killed()
         self._alone = True
 
 
 def _is_one_of_several(task: _Task) -> bool:
-    """Tell whether a mission was started as one of several, or its run may work on several by now."""
+    """Tell whether a mission was started as one of several, or its run may work on several now."""
     if task.lease.outlives_queue:
         return True
     with suppress(CapsuleError), closing(open_project(task.root).journal_reader()) as journal:

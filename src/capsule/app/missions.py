@@ -1,4 +1,4 @@
-"""How missions stand, and who runs them: read, never changed."""
+"""Read the state of missions, and which of them run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mission_names(project: Project) -> list[str]:
 
 
 def states_of(project: Project, missions: Iterable[str]) -> dict[str, MissionState]:
-    """Replay those of these missions that have begun."""
+    """Replay those missions that have begun."""
     journal = project.journal(read_only=True)
     known = set(journal.missions())
     found = {name: _replayed(journal, name) for name in missions if name in known}
@@ -46,7 +46,7 @@ def _replayed(journal: SqliteJournal, mission: str) -> MissionState:
 
 
 def next_command(project: Project, mission: str) -> str:
-    """Return the command that helps a mission which has halted, as `show` names it; '' for any other."""
+    """Return the next command for a halted mission, as `show` names it; '' for any other."""
     from capsule.core.history import NOBODY, read_mission  # noqa: PLC0415 - start-up of `status`
 
     journal = project.journal(read_only=True)
@@ -56,7 +56,7 @@ def next_command(project: Project, mission: str) -> str:
 
 
 def known_mission(project: Project, mission: str) -> MissionState:
-    """Replay a mission; refuse where there is none."""
+    """Replay a mission; refuse if there is none."""
     state = mission_state(project, mission)
     if state.started:
         return state
@@ -75,7 +75,7 @@ def under_way(project: Project, ids: set[str]) -> dict[str, MissionState]:
 
 
 def running(project: Project, ids: set[str]) -> dict[str, int]:
-    """Say by the locks which items run now, with their pids. A pid that cannot be seen from here is 0."""
+    """Return the running items by their locks, with their pids; 0 if the pid is unknown here."""
     locks = project.state_folder / "locks"
     found = {path.stem.removeprefix("mission-"): path for path in locks.glob("mission-*.lock")}
     pids: dict[str, int] = {}

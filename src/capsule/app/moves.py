@@ -1,4 +1,4 @@
-"""Change items by hand: add one, advance it, unblock or approve it, say that it is done or will not be."""
+"""Change items by hand: add, advance, unblock, approve, complete and close them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LEVELS = {
 TYPES = "task, bug, feature, epic, or what else your tracker knows"
 PRIORITIES = ("0", "1", "2", "3", "4")
 BEADS_FIELDS = ("type", "priority", "parent")
-"""Fields that `add` knows besides levels; a backlog has none of them."""
+"""Fields of `add` besides levels; a backlog has none of them."""
 ONWARDS = {
     Status.NEW: Status.SCOPED,
     Status.RESEARCHING: Status.SCOPED,
@@ -61,7 +61,7 @@ ONWARDS = {
 _LARGEST_DOCUMENT = 4 * 1024 * 1024
 _PATIENCE = 60.0
 _NAMED = 3
-"""How many of the items that stand in the way are named."""
+"""How many of the open items are named."""
 
 
 # ---- add
@@ -82,7 +82,7 @@ class ItemDraft(Struct, frozen=True):
     priority: str = ""
     parent: str = ""
     reference: str = ""
-    """Where it comes from, such as the address of an issue: what has the same is not added again."""
+    """Its source, such as the address of an issue; no two items share one."""
 
 
 def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> tuple[str, tuple[str, ...]]:
@@ -95,7 +95,7 @@ def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> 
 
 
 def checked_draft(project: Project, draft: ItemDraft) -> ItemDraft:
-    """Return the draft with its levels in full; refuse fields that this tracker's items do not have."""
+    """Return the draft with full names of levels; refuse fields that this tracker lacks."""
     draft = replace(
         draft,
         **{name: level_of(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
@@ -113,7 +113,7 @@ def checked_draft(project: Project, draft: ItemDraft) -> ItemDraft:
 def add_all(
     project: Project, drafts: Sequence[ItemDraft], *, no_commit: bool = False
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Put items into the tracker, into a backlog by one commit; return their ids, '' for one that is there already."""
+    """Put items into the tracker, into a backlog by one commit; return their ids, '' for one that exists already."""
     return _changes_of(project, no_commit=no_commit).add_all(drafts)
 
 
@@ -142,7 +142,7 @@ def level_of(name: str, given: str) -> str:
 def _check_known(tracker: Tracker, other: str, why: str) -> None:
     if not tracker.knows(other):
         known = [item.id for item in tracker.items()]
-        hint = did_you_mean(other, known, "`capsule status` lists what there is.", quote="")
+        hint = did_you_mean(other, known, "`capsule status` lists all items.", quote="")
         raise CapsuleError(f"There is no item {other} {why}.", hint, exit_code=1)
 
 
@@ -161,7 +161,7 @@ def advance(project: Project, item_id: str, *, to: str = "", no_commit: bool = F
 
 
 def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
-    """Return its new status and phase; refuse where the table of moves, or a missing document, says so."""
+    """Return its new status and phase; refuse a move that the table or a missing document forbids."""
     item = held.item
     if held.mission.under_way:
         workflow = held.mission.workflow  # a mission keeps the workflow that it started with
@@ -194,7 +194,7 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
 
 
 def _check_target(held: ItemLock, target: str, phases: tuple[str, ...], workflow: Workflow) -> None:
-    """Refuse a phase that the item cannot be moved to: documents of the phases in between have to be written."""
+    """Refuse a phase whose earlier documents are missing."""
     item = held.item
     if target not in phases:
         hint = did_you_mean(target, phases, f"There are: {', '.join(phases)}.")
@@ -234,13 +234,13 @@ class Unblocked(NamedTuple):
 
     item: Item
     stands: str = ""
-    """Where the tracker says that it stands again; '' where it is only open."""
+    """Its restored status in the tracker; '' if it is only open."""
     goes_on_from: str = ""
-    """The phase that its halted mission goes on from; '' where none waits, or the tracker says where it stands."""
+    """The phase where its halted mission continues; '' if there is none, or the tracker decides."""
     commented: bool = False
     """No mission waits for notes, so they became a comment."""
     taken_up_by: str = ""
-    """The run under way that goes on with it; '' where none does."""
+    """The run under way that continues with it; '' if there is none."""
     warnings: tuple[str, ...] = ()
 
 
@@ -263,7 +263,7 @@ def _told(project: Project, item_id: str) -> str:
 
 
 def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
-    """Say yes to an item of the backlog that waits for a decision."""
+    """Approve an item of the backlog that waits for a decision."""
     refuse_verb(project.tracker, "approve", f"Unblock it: capsule unblock {item_id}, or capsule run {item_id}")
     changes = _changes_of(project, no_commit=no_commit)
     with lock_item(project, item_id) as held:
@@ -293,7 +293,7 @@ def accept(
 ) -> tuple[Accepted, tuple[str, ...], tuple[str, ...]]:
     """Accept one refuted claim of a mission, for the tree that was judged, and unblock its item.
 
-    Return what was accepted, what else of the same phase is still refuted, and warnings.
+    Return the accepted claim, the phase's other refuted claims, and warnings.
     """
     if not because:
         raise UsageError("The reason is empty.", "Give the reason: it is shown with the mission and in every report.")
@@ -322,11 +322,11 @@ def accept(
 
 
 def _with_refutation(held: ItemLock, check: str) -> MissionState:
-    """Return the mission, or its part, that has this refuted claim; refuse where none has."""
+    """Return the mission, or its child, with this refuted claim; refuse if there is none."""
     item, mission = held.item.id, held.mission
     if not mission.under_way:
         what = "is finished" if mission.started else "has no mission yet"
-        raise Refused(f"{item} {what}, so nothing of it can be accepted.", f"See how it stands: capsule show {item}")
+        raise Refused(f"{item} {what}, so nothing of it can be accepted.", f"See its state: capsule show {item}")
     parts = children_of(mission, lambda name: replay(event for _, event in held.journal.events(name)))
     states = [mission, *parts]
     refuted = [(state, state.refused[check]) for state in reversed(states) if check in state.refused]
@@ -337,7 +337,7 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
             return state
     if refuted:
         cause = f"{check} of {item} could not be checked: {refuted[0][1].piece.observed}"
-        raise Refused(cause, f"Mend that, then go on with `capsule run {item}`.")
+        raise Refused(cause, f"Fix that, then go on with `capsule run {item}`.")
     open_ones = sorted({name for state in states for name in state.refused})
     hint = f"Refuted: {', '.join(open_ones)}." if open_ones else f"See what was checked: capsule show {item}"
     known_checks = sorted({name for state in states for phase in state.workflow.phases for name in phase.checks})
@@ -351,23 +351,23 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
 
 
 Archived = tuple[Item, "EndedMission | None", tuple[str, ...]]
-"""An item that is out of its tracker, how its mission was ended where one was under way, and warnings."""
+"""The archived item, the end of its mission if it had one, and warnings."""
 
 
 def complete(project: Project, item_id: str, *, no_commit: bool = False) -> Archived:
-    """Say that an item is done: archive it, or close it in its tracker."""
+    """Complete an item: archive it, or close it in its tracker."""
     return _archive(project, item_id, "", no_commit=no_commit)
 
 
 def close(project: Project, item_id: str, reason: str, *, no_commit: bool = False) -> Archived:
-    """Say that an item will not be done, and why."""
+    """Close an item that will not be done, with a reason."""
     if not reason:
         raise UsageError("The reason is empty.", "Give the reason: it is recorded with the item.")
     return _archive(project, item_id, reason, no_commit=no_commit)
 
 
 def _archive(project: Project, item_id: str, why: str, *, no_commit: bool) -> Archived:
-    """Archive it in the tracker first, which may refuse; then end its mission."""
+    """Archive it in the tracker, which may refuse, then end its mission."""
     changes = _changes_of(project, no_commit=no_commit)
     with lock_item(project, item_id) as held:
         item, left = held.item, held.mission.under_way
@@ -434,11 +434,11 @@ class _TrackerChanges:
         return Unblocked(item, goes_on_from=halt.phase if halt else "", commented=bool(notes and not halt))
 
     def unblock_accepted(self, held: ItemLock, check: str, because: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Unblock an item that was blocked by what is now accepted: here its mission only has to go on."""
+        """Unblock an item after its claim was accepted: here its mission only has to continue."""
         return ()
 
     def archive(self, held: ItemLock, why: str) -> tuple[str, ...]:
-        """Close an item that holds nothing open: a tracker may not mind, and its tasks would never be seen again."""
+        """Close an item without open children: a tracker may allow it, and they would be lost."""
         item = held.item
         if item.status is Status.DONE and not held.mission.under_way:
             there = self._tracker.traits.own_command("reopen", item.id, ".")
@@ -520,7 +520,7 @@ class _CommittedChanges(_TrackerChanges):
 
 
 def _changes_of(project: Project, *, no_commit: bool) -> _TrackerChanges:
-    """Choose how the project's tracker is changed by hand."""
+    """Choose the way to change the project's tracker by hand."""
     traits = project.tracker.traits
     if traits.authoritative:
         return _CommittedChanges(project, no_commit=no_commit)

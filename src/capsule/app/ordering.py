@@ -1,4 +1,4 @@
-"""The order in which items are taken, by what their tracker and their missions say."""
+"""The order in which items are taken, from their tracker and missions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def queued(
     resumed: Collection[str] = (),
     triage_first: bool | None = None,
 ) -> list[QueuePosition]:
-    """Order these items as a queue. `resumed` are halted missions, and those that a person began, which are to go
-    on."""
+    """Order these items as a queue. `resumed` are halted missions, and those that a person began, to be continued."""
     guardrails = guardrails_of(project.settings)
     first = project.settings.execution.triage_first if triage_first is None else triage_first
     if project.tracker.traits.authoritative:
@@ -51,7 +50,7 @@ def queued(
 
 
 def still_to_come(project: Project, stream: str, named: Sequence[str] = ()) -> list[QueuePosition]:
-    """Return what a run will still come to, in the order in which it takes items; `named` are those it was given."""
+    """Return the items that a run will still take up, in order; `named` are those it was given."""
     tracker = project.tracker
     items = tracker.everything()
     ids = {item.id for item in items}
@@ -66,7 +65,7 @@ def still_to_come(project: Project, stream: str, named: Sequence[str] = ()) -> l
 
 
 def _how_it_goes_on(state: MissionState) -> str:
-    """Say how a mission goes on; '' where it is finished."""
+    """Describe the next step of a mission; '' if it is finished."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""

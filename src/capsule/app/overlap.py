@@ -21,7 +21,7 @@ from capsule.workspaces.trees import all_artefacts, is_artefact
 
 
 def overlaps(project: Project, items: Iterable[Item], under_way: Collection[str]) -> dict[str, str]:
-    """Describe, for each item that is likely to get in the way of a mission under way, which files they share.
+    """Describe, for each item that is likely to conflict with a running mission, the shared files.
 
     `items` are those that may be taken next, and those under way that the tracker still lists.
     """
@@ -49,7 +49,7 @@ class _Tracked(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _tracked(git: Git, commit: str, artefacts: tuple[str, ...], *, documented: bool) -> _Tracked:
-    """List what is tracked: once for each commit."""
+    """List tracked files, once for each commit."""
     entries = git.list_tree(commit, recursive=True) if commit else []
     files = {shown(entry.path): entry.oid for entry in entries if not is_artefact(entry.path, artefacts)}
     documents = {path: oid for path, oid in files.items() if documented and path.startswith(FOLDERS)}
@@ -57,7 +57,7 @@ def _tracked(git: Git, commit: str, artefacts: tuple[str, ...], *, documented: b
 
 
 def _footprint(git: Git, tracked: _Tracked, item: Item, journal: JournalReader) -> Footprint:
-    """Return what a mission has changed, and what its item and plans name while that is nothing but tests."""
+    """Return what a mission has changed and, while that is only tests, what its item and plans name."""
 
     def events(mission: str) -> list[Event]:
         return [event for _, event in journal.events(mission)]
@@ -76,7 +76,7 @@ def _footprint(git: Git, tracked: _Tracked, item: Item, journal: JournalReader) 
 
 
 def _named(git: Git, tracked: _Tracked, item: Item) -> frozenset[str]:
-    """Return the paths that an item names, and its plans as they are committed."""
+    """Return the paths that an item and its committed plans name."""
     own = own_documents(item.id, tracked.documents)
     blobs = [tracked.documents[path] for kind in PLANS for path in artefact_paths(item.id, kind, own)]
     plans = [text.decode(errors="replace") for blob in blobs for text in git.read_blobs([blob], LARGEST) or ()]

@@ -1,4 +1,4 @@
-"""Plan a mission: turn a request into an order, and refuse before anything is made."""
+"""Plan a mission: turn a request into an order, and refuse before anything is created."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RunRequest(Struct, frozen=True):
 
 
 class MissionPlan(Struct, frozen=True):
-    """A mission that can be run: its order, and what was found out on the way to it."""
+    """A mission that can run: its order, and the findings of the planning."""
 
     project: Project
     words: Catalog
@@ -66,7 +66,7 @@ class MissionPlan(Struct, frozen=True):
 
     @property
     def began(self) -> bool:
-        """Tell whether there is something to start over from: a mission, or a worktree that `prep` made."""
+        """Tell whether a mission, or a worktree by `prep`, exists to be started over."""
         return self.state.started or bool(_prepared_base(self.project, self.order.mission))
 
     @property
@@ -76,9 +76,9 @@ class MissionPlan(Struct, frozen=True):
 
 
 def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: str = "") -> MissionPlan:
-    """Refuse what is missing, with how to get it; nothing has been created yet.
+    """Plan a mission; refuse what is missing, with a hint, before anything is created.
 
-    `start` is the ref that a mission with a worktree of its own starts from, where it is not what is checked out.
+    `start` is the ref that the mission starts from; default: what is checked out.
     """
     tracker = project.tracker
     item = tracker.item(item_id)
@@ -131,7 +131,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
 
 
 def check_repository(project: Project) -> None:
-    """Refuse a git that is too old or does not know who we are, and a repository in which something is under way."""
+    """Refuse an old git, a git without an identity, and a repository in the middle of an operation."""
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
@@ -162,7 +162,7 @@ def _every_phase(words: Catalog) -> Iterator[str]:
 
 
 def _fixed_at_the_start(request: RunRequest) -> tuple[str, ...]:
-    """Name the options that cannot be changed any more."""
+    """Name the given options that are fixed by now."""
     given = ", ".join(f"--{name}" for name in ("base", "into", "workflow", "verify") if getattr(request, name))
     note = f"{given}: fixed when the mission started, and left as it was; --fresh starts over."
     return (note,) if given else ()
@@ -175,7 +175,7 @@ def _prepared_base(project: Project, item_id: str) -> str:
 
 
 def _merged_at_the_end(project: Project, base: str, request: RunRequest, *, held: bool) -> tuple[str, tuple[str, ...]]:
-    """Say which branch the work is merged into, and note uncommitted edits, which are no part of it."""
+    """Return the branch that the work is merged into, and note uncommitted edits, which are not part of it."""
     into = request.into or repository.main_branch(project.git, project.settings.project.main)
     if request.into and not project.git.resolve(f"refs/heads/{into}"):
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
@@ -187,7 +187,7 @@ def _merged_at_the_end(project: Project, base: str, request: RunRequest, *, held
 
 
 def _step_by_step(project: Project, request: RunRequest) -> str:
-    """Say which branch the steps are committed to: the one that was checked out when the run began."""
+    """Return the branch that steps are committed to: the one that was checked out when the run began."""
     if request.base or request.into:
         hint = "Set workspace.publish to merge to have the work merged at the end."
         raise UsageError("--base and --into are for work that is merged; this one is published step by step.", hint)
@@ -198,7 +198,7 @@ def _step_by_step(project: Project, request: RunRequest) -> str:
 
 
 def refuse_dirty(project: Project, request: RunRequest) -> None:
-    """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
+    """Refuse to begin with uncommitted changes, unless the user allowed it."""
     repository.refuse_if_gone(project.git)
     recording = os.path.relpath(request.record, project.root) if request.record else ""
     ours = (*project.tracker.own_files(), recording)
@@ -210,7 +210,7 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
 
 
 def check_agents(plan: MissionPlan, services: Services) -> None:
-    """Check every agent that the workflow may call, and every prompt, before the first is paid."""
+    """Check every agent and every prompt of the workflow before the first one is paid."""
     check_prompts(services.words, expected_state(plan), skills=services.skills)
     for phase in plan.order.workflow.phases:
         if phase.prompt:
@@ -226,7 +226,7 @@ def exclude_our_files(plan: MissionPlan) -> None:
 
 
 def expected_state(plan: MissionPlan) -> MissionState:
-    """Return the mission as it is under way, or as it would be right after its start."""
+    """Return the mission's state, or its state right after a start."""
     order = plan.order
     event = MissionStarted(
         at="", mission=order.mission, item=order.item, workflow=order.workflow, base=order.base, into=order.into,

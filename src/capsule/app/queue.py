@@ -41,7 +41,7 @@ from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5
 _MOST_COMPARED = 32
-"""How many items that could be next are compared with the missions under way."""
+"""How many candidates are compared with the missions under way."""
 _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
     "rebase": "--rebase rebuilds the work of one task",
@@ -52,8 +52,8 @@ _FOR_ONE_TASK = {
 def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> int:
     """Run the whole queue or the named items; return the exit code.
 
-    `triage` has every new item assessed, and takes none further. The report is the caller's, so that it is there
-    however the run ends.
+    `triage` has every new item assessed, and takes none further. The caller passes the report in, so that it is
+    complete even after an error.
     """
     request, named = run.request, run.request.items or None
     refuse_fresh_queue(request)
@@ -83,7 +83,7 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
 
 
 def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | None) -> Iterator[str]:
-    """List what a run will do, in order, and what it cannot work on."""
+    """List the items that a run will do, in order, and those that it cannot."""
     wanted = [place for place in places if only is None or place.item.id in only]
     for label, kind in (("order:", True), ("not now:", False)):
         named = [f"{place.item.id} ({place.why})" for place in wanted if place.actionable is kind]
@@ -113,7 +113,7 @@ def jobs_of(project: Project) -> int:
 
 
 def _make_ready(run: RunContext, item: Item) -> None:
-    """Make a named item ready to be run, or refuse."""
+    """Make a named item ready, or refuse it."""
     refuse_container(item)
     if run.request.fresh:
         _start_anew(run, item)
@@ -123,7 +123,7 @@ def _make_ready(run: RunContext, item: Item) -> None:
 
 
 def refuse_container(item: Item) -> None:
-    """Refuse an item that holds others, where a task is asked for."""
+    """Refuse a container where a task is required."""
     if is_container(item):
         raise Refused(
             f"{item.id} holds other items, and is run by running them.", f"Run them all: capsule run {item.id}"
@@ -131,7 +131,7 @@ def refuse_container(item: Item) -> None:
 
 
 def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
-    """Refuse an item that another one comes before: a tracker would not let it be closed."""
+    """Refuse an item with open dependencies: a tracker would not let it be closed."""
     tracker = project.tracker
     if not tracker.traits.authoritative and mission_state(project, item_id).under_way:
         return  # it was let start
@@ -159,7 +159,7 @@ def _rebuild(run: RunContext, item: Item) -> None:
 
 
 def _start_anew(run: RunContext, item: Item) -> None:
-    """Let an item of a backlog begin again at its first phase; what its mission had in its worktree is salvaged."""
+    """Start a backlog item over at its first phase; salvage its worktree."""
     project = run.project
     state = mission_state(project, item.id)
     if not (state.under_way or (state.finished and item.phase)):  # its merge may have been reverted
@@ -167,7 +167,7 @@ def _start_anew(run: RunContext, item: Item) -> None:
     entry = state.workflow.entry()
     if state.workflow.publishes_steps:
         hint = f"Move it back to the phase to redo: capsule advance {item.id} --to {entry}"
-        raise Refused(f"What was done for {item.id} is committed already.", hint)
+        raise Refused(f"The work for {item.id} is committed already.", hint)
     if state.under_way:
         _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:
@@ -198,7 +198,7 @@ class _ProjectJobs:
         """Read the queue. A `campaign` resumes halted missions, as `run TASK` does; new ones start from the ref
         `start`.
 
-        `tells_order`: say first what will be taken, and what cannot be.
+        `tells_order`: first say which items will be taken, and which cannot be.
         """
         self._tells_order = tells_order
         self.guardrails = guardrails_of(run.project.settings)
@@ -257,7 +257,7 @@ class _ProjectJobs:
 
 
 def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
-    """Return the phase that an interrupted item goes on at, as journal or tracker know it; '' for any other item."""
+    """Return the phase where an interrupted item continues, by journal or tracker; '' for any other item."""
     if earlier:
         return "" if earlier.halt else earlier.to_do[0]
     return item.phase if item.status is Status.IN_PROGRESS else ""
@@ -267,7 +267,7 @@ def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
 
 
 class CampaignPlan(Struct, frozen=True):
-    """An epic or a feature that can be run: what it holds, and the branch that everything is merged into."""
+    """An epic or a feature that can be run: its items, and the branch that they are merged into."""
 
     root: Item
     members: Sequence[Item]
@@ -281,7 +281,7 @@ class CampaignPlan(Struct, frozen=True):
 
 
 def plan_campaign(project: Project, root: Item, request: RunRequest) -> CampaignPlan:
-    """Refuse what makes no sense for an item that is run as a whole."""
+    """Plan a campaign; refuse options that make no sense for it."""
     members = project.tracker.under(root.id)
     if not members:
         hint = f"Add what it should hold (capsule add TITLE --parent {root.id}), and run it again."
@@ -304,7 +304,7 @@ def plan_campaign(project: Project, root: Item, request: RunRequest) -> Campaign
 
 
 def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
-    """Run everything that an item holds, dependencies first; return the exit code."""
+    """Run all items of a container, dependencies first; return the exit code."""
     root, stream = plan.root.id, f"{CAMPAIGN}{plan.root.id}"
 
     def set_up(services: Services) -> tuple[RunPlan, JobSource]:
@@ -330,5 +330,5 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
 
 
 def under_way_in(states: Mapping[str, MissionState]) -> set[str]:
-    """Name the missions that began and are not finished: a campaign goes on with them."""
+    """Name the missions that began and are not finished: a campaign continues them."""
     return {name for name, state in states.items() if state.under_way}

@@ -1,7 +1,7 @@
-"""Runs that outlive whoever looks at them: the same command without a screen, in a session of its own.
+"""Runs that outlive the screen that started them: the same command, in a session of its own.
 
-What a runner prints goes to two files in `.capsule/runners/`, so it never waits for a reader; whoever started it reads
-them when it has ended, and they stay for whoever left before. A runner has no terminal: closing one does not reach it.
+A runner prints to two files in `.capsule/runners/`, so it never waits for a reader; the screen reads them when it has
+ended, and they stay for later. A runner has no terminal: closing one does not reach it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from capsule.system.umask import of_the_user
 
 KINDS = ("out", "err")
 KEPT = 20
-"""How many runners' last words are kept."""
+"""How many runners' output files are kept."""
 _LONGEST = 1024 * 1024
 
 
@@ -50,13 +50,13 @@ class Runner:
         return self._process.wait()
 
     def wait_for(self, seconds: float) -> int | None:
-        """Wait for so long; return its exit code, or None where it has not ended by then."""
+        """Wait for so many seconds; return its exit code, or None if it still runs."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def stop(self) -> None:
-        """Ask it to stop: once, and it ends its agent and stays resumable; twice, and it ends at once."""
+        """Ask it to stop: the first time it ends its agent and stays resumable, the second time it ends at once."""
         self.asked = True
         self._process.send_signal(signal.SIGINT)  # which sends nothing to one that has ended
 
@@ -118,12 +118,12 @@ def _prune(folder: Path) -> None:
 
 
 def _new_file(path: Path) -> int:
-    """Create a file that stays locked while a process has it open, the runner included: `_prune` keeps it then."""
+    """Create a file that stays locked while a process, such as the runner, has it open: `_prune` keeps those."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
     try_lock(fd, fcntl.LOCK_SH, path)
     return fd
 
 
 def _read(fd: int) -> str:
-    """Read the file that was opened, even if its path names another file by now."""
+    """Read the opened file, even if its path names another file by now."""
     return os.pread(fd, _LONGEST, 0).decode(errors="replace")

@@ -43,19 +43,19 @@ PLAIN, JSON, NONE = "plain", "json", "none"
 
 
 class RunContext(Struct, frozen=True):
-    """A run that was asked for: of which project, how, and where it tells what happens."""
+    """A requested run: its project, its options, its outputs."""
 
     project: Project
     request: RunRequest
     observer: Observer
-    """It is told events, `tell` lines for people."""
+    """It gets events; `tell` gets lines for people."""
     tell: Callable[[str], None]
     form: str = PLAIN
     """`json` leaves out hints that only people need, `none` leaves out progress too."""
 
 
 def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
-    """Take a mission from wherever it stands to its end or its halt."""
+    """Run a mission from its current state to its end or halt."""
     project, mission = plan.project, plan.order.mission
     if plan.done:
         end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
@@ -78,7 +78,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
 
 @contextmanager
 def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
-    """Open the services of a run: a signal stops it, people are notified, it is recorded or replayed if asked."""
+    """Open the services of a run, with signals, notifications, and recording or replay if asked."""
     project, request = run.project, run.request
     _tell_notes(run, notes)
     with (
@@ -96,7 +96,7 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
 
 @contextmanager
 def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
-    """Commit the tracker's own files however the run ends; where they cannot be, say so and keep the run's own end."""
+    """Commit the tracker's own files at any end of the run; if that fails, report it and keep the run's own error."""
     project = run.project
     try:
         yield
@@ -111,7 +111,7 @@ def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
 
 
 def _tell_notes(run: RunContext, notes: tuple[str, ...]) -> None:
-    """Tell what was noted, and whether agents run unconfined, before the first one starts."""
+    """Print the notes, and whether agents run unconfined, before the first one starts."""
     for text in notes:
         run.tell(f"note: {text}")
     wanted = run.project.settings.sandbox
@@ -143,7 +143,7 @@ def _notified(project: Project, observer: Observer) -> Iterator[Observer]:
 
 
 def home_for_notifications(home: str) -> Path:
-    """Choose a directory away from the project: agents write there, and the command may do all that its user may."""
+    """Choose a directory away from the project: agents write there, and the command runs with the user's rights."""
     return Path(home) if Path(home).is_absolute() and Path(home).is_dir() else Path("/")
 
 
@@ -151,7 +151,7 @@ def home_for_notifications(home: str) -> Path:
 
 
 def merge(plan: MissionPlan, run: RunContext) -> MissionState:
-    """Merge a mission that is signed off: the last stage by itself."""
+    """Merge a mission that is signed off, as its only stage."""
     project = plan.project
     _tell_notes(run, plan.notes)
     with (
@@ -208,7 +208,7 @@ def _last_review(workflow: Workflow) -> str:
 
 
 def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]:
-    """Make a worktree and a worklog for an item, and nothing more; return the worktree, its branch, and notes."""
+    """Make a worktree and a worklog for an item; return the worktree, its branch, and notes."""
     tracker = project.tracker
     item = tracker.item(item_id)
     if item.status is Status.DONE:

@@ -1,7 +1,7 @@
-"""Write the skills that phases name, from the prompts that they have anyway: one file each, and the forms of documents.
+"""Write the skills that phases name from their prompts, one file each, with templates of documents.
 
 A phase's `skill: /changes:0-prd:create-prd ...` is workflows/0-prd/create-prd.md in the folder of skills. A person
-invokes it the same way, on a change of their own, so what only Capsule fills in stands there as a pattern.
+invokes it the same way, on a change of their own, so values that only Capsule knows become placeholders.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _FORM = re.compile(r"~~~markdown\n\{\{TEMPLATE\}\}\n~~~")
 _NAME = re.compile(r"\{\{([A-Z_]+)\}\}")
 _PATHS = {"CHANGE_FOLDER": "CHANGE_FOLDER", "IDEA_PATH": "_ideas/ID_*.md", "SPEC_PATH": "CHANGE_FOLDER/*_SPEC.md"}
 _FOR_CAPSULE = re.compile(r"^(?:Report `|With `FAILED`|Capsule looks|\{\{RESULT_CONTRACT\}\})")
-"""Paragraphs that only make sense in a phase, where its prompt says them."""
+"""Paragraphs that only make sense in a phase's prompt."""
 _LOOKS = re.compile(r" Capsule (?:looks|runs)\b.*", re.DOTALL)
-"""The end of a paragraph for which the same is true."""
+"""The end of such a paragraph."""
 _INDEX = """\
 ---
 name: changes
@@ -45,7 +45,7 @@ The forms of the documents are in `templates/`. An idea has one too: `templates/
 
 
 def skill_files(project: Project) -> dict[str, str]:
-    """Return every skill that a workflow of this project names, the forms, and the page that lists them, by path."""
+    """Return every skill that a workflow of this project names, the templates, and an index page, by path."""
     words = Catalog.on_disk(project.root)
     phases = {skill_file(phase): phase for phase in _phases(words)}
     found = {f"{SKILLS}/{file}": _page(words, phase) for file, phase in phases.items()}
@@ -59,17 +59,17 @@ def skill_files(project: Project) -> dict[str, str]:
 
 
 def skill_names(project: Project) -> list[str]:
-    """List the files that the skills of all workflows are, in the folder of skills."""
+    """List the files of all workflows' skills in the folder of skills."""
     return sorted({skill_file(phase) for phase in _phases(Catalog.on_disk(project.root))})
 
 
 def skill_file(phase: Phase) -> str:
-    """Return the file that a phase's skill is, in the folder of skills."""
+    """Return the file of a phase's skill in the folder of skills."""
     return f"workflows/{'/'.join(phase.skill.split()[0].split(':')[1:])}.md"
 
 
 def _phases(words: Catalog) -> Iterator[Phase]:
-    """Yield the phases that name a skill and have a prompt to make it of."""
+    """Yield the phases with a skill and a prompt to make it from."""
     for name in words.names("workflow"):
         try:
             workflow = words.workflow(name)
@@ -79,7 +79,7 @@ def _phases(words: Catalog) -> Iterator[Phase]:
 
 
 def _page(words: Catalog, phase: Phase) -> str:
-    """Return the prompt of a phase without what only Capsule knows, or asks for."""
+    """Return the prompt of a phase without Capsule's own values and requests."""
     text = words.prompt(phase.prompt)
     form = f"`{SKILLS}/{_template_of(phase.form)}`" if phase.form else ""
     known = {**_PATHS, "ARTEFACT_PATH": f"CHANGE_FOLDER/*_{phase.artefact}.md", "PREAMBLE": _arguments(phase)}

@@ -1,6 +1,6 @@
-"""Take back what a verb did to a backlog: its commit is reverted, in the tracker's own files and nowhere else.
+"""Undo the last verb on a backlog: revert its commit, in the tracker's own files only.
 
-The revert is merged with what came since, so nothing of that is lost; where the two meet, nothing is changed.
+The revert is merged with later commits, so those are kept; on a conflict nothing is changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Verb(NamedTuple):
 class Undone(NamedTuple):
     verb: Verb
     items: tuple[str, ...]
-    """Those that are as they were before."""
+    """Items that are unchanged since."""
 
 
 def last_verb(project: Project) -> list[Verb]:
@@ -75,7 +75,7 @@ def undo(project: Project, verb: Verb) -> Undone:
 
 
 def reopen_archived(project: Project, item_id: str) -> Item:
-    """Put an item back that was completed or closed: where it was, or ready where its work had begun."""
+    """Restore an item that was completed or closed: at its old status, or ready if its work had begun."""
     _refuse_what_stands_in_the_way(project, "undo")
 
     def archives(verb: Verb) -> bool:
@@ -91,7 +91,7 @@ def reopen_archived(project: Project, item_id: str) -> Item:
 
 
 def _with_item(project: Project, verb: Verb) -> Mapping[str, bytes]:
-    """Return the backlog with an item that has left it, as it was before that."""
+    """Return the backlog with an archived item, as it was before."""
     tracker, git = cast("CommittedTracker", project.tracker), project.git
     then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
     if verb.item not in then:
@@ -113,7 +113,7 @@ def _with_item(project: Project, verb: Verb) -> Mapping[str, bytes]:
 
 
 def _without_entries(project: Project, verb: Verb) -> dict[str, bytes]:
-    """Return the worklogs without what a commit wrote into them."""
+    """Return the worklogs without the entries of a commit."""
     git, found = project.git, {}
     head, own = git.tree_in(git.resolve("HEAD")), project.tracker.own_files()
     for path in [os.fsdecode(each.path) for each in git.differences(verb.before, verb.commit)]:
@@ -128,7 +128,7 @@ def _without_entries(project: Project, verb: Verb) -> dict[str, bytes]:
 
 
 _ENTRY = re.compile(rb"(?m)^(?=## )")
-_ELSE = "`git log` says what happened; `git revert COMMIT` takes back anything else."
+_ELSE = "`git log` lists all changes; `git revert COMMIT` undoes any of them."
 
 
 def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
@@ -174,7 +174,7 @@ def _words(verb: Verb) -> str:
 
 
 def _remove_what_was_added(project: Project, verb: Verb) -> Undone:
-    """Take new items out of the backlog; their ids are not given again."""
+    """Remove new items from the backlog; their ids are not used again."""
     tracker = cast("CommittedTracker", project.tracker)
     read = project.git.read_file
 
@@ -206,7 +206,7 @@ def _revert(project: Project, verb: Verb) -> Undone:
 
 
 def _commit_revert(project: Project, verb: Verb) -> None:
-    """Build the revert on the verb's own commit, merge it with the branch, and commit what it means for our files."""
+    """Build the revert on the verb's own commit, merge it with the branch, and commit the tracker's files."""
     git, own = project.git, project.tracker.own_files()
     head = git.resolve("HEAD")
     date = git.commit(verb.commit).committer_date
@@ -224,12 +224,12 @@ def _commit_revert(project: Project, verb: Verb) -> None:
 
 
 def _empty(path: str) -> bytes:
-    """Return what a worklog holds before its first entry."""
+    """Return the head of a worklog, before its first entry."""
     return f"# Worklog {PurePath(path).stem}\n".encode()
 
 
 def _tell_its_mission(held: ItemLock) -> None:
-    """Tell a mission under way that it was a person who moved its item."""
+    """Tell a mission under way that a person moved its item."""
     if held.mission.under_way:
         after = held.project.tracker.item(held.item.id)
         found = status_and_phase(after)

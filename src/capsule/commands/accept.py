@@ -2,8 +2,9 @@
 
 Capsule checked what an agent claims, and the claim does not hold: no test notices when the code is broken, say. If you
 know better, accept it. Your reason is recorded, and shown with the mission, in its worklog and in every report. It
-holds for that check on exactly that state of the files, and for nothing else: where they change, the check is made
-again. `capsule show ID` lists the checks.
+holds for that check on exactly that state of the files, and for nothing else: if they change, the check runs
+again.
+ `capsule show ID` lists the checks.
 
   capsule accept demo-1.1.2 demanded --because "The branch is only reached on Windows."
   capsule accept WRK-003 fit-for-main --because - < reason.md

@@ -1,8 +1,8 @@
-"""Answer what needs you, whatever it is: the item goes on at once where a run is under way.
+"""Answer anything that needs you; a run under way continues with the item at once.
 
-Words answer a question; an item that has failed tries again with them. The other options say yes to a decision
-(--approve), take a refuted claim as it is (--accept), let an item go on without words (--retry), or close it (--close).
-`capsule questions` names what each takes.
+Text answers a question; a failed item tries again with it. Other options approve a decision (--approve), accept a
+refuted claim (--accept), resume an item without text (--retry), or close it (--close). `capsule questions` names the
+answers that each accepts.
 
   capsule answer WRK-003 "Use the second API; the first is being retired."
   capsule answer WRK-003 --notes - < answer.md
@@ -12,11 +12,11 @@ Words answer a question; an item that has failed tries again with them. The othe
   capsule answer WRK-005 --close "the customer has left"
   capsule answer                         all open questions, in your editor
   capsule questions --form > answers.md  the same as a file
-  capsule answer --file answers.md       what you have written there
+  capsule answer --file answers.md       the answers that you wrote there
 
-A section of such a form that you leave empty is left alone. The last word is the answer where it does not look like an
-id. With IDs, --file has the answer for each of them. Every ID is looked up before anything is changed. In a section of
-the form, `approve`, `retry`, `accept: the reason` and `close: the reason` do what these options do.
+A section of such a form that you leave empty is left alone. The last word is the answer unless it looks like an id.
+With IDs, --file has the answer for each of them. Every ID is looked up before anything is changed. In a section of the
+form, `approve`, `retry`, `accept: the reason` and `close: the reason` do what these options do.
 
 Exit code: 0 answered, or nothing needs you; 1 an item does not need you or cannot be answered so; 2 usage; 3 it is
 running.
@@ -50,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--notes", metavar="TEXT", help="the answer; - reads it from stdin")
     parser.add_argument("--file", metavar="FILE", help="the file with the answer, or with a form; - is stdin")
     parser.add_argument("--all", action="store_true", help="all open questions, in your editor")
-    parser.add_argument("--approve", action="store_true", help="say yes to a decision; notes may go with it")
-    parser.add_argument("--retry", action="store_true", help="let it go on; notes may go with it")
-    parser.add_argument("--accept", metavar="CHECK", help="take the claim that this check refutes as it is")
+    parser.add_argument("--approve", action="store_true", help="approve a decision; with optional notes")
+    parser.add_argument("--retry", action="store_true", help="resume it; with optional notes")
+    parser.add_argument("--accept", metavar="CHECK", help="accept the claim that this check refutes")
     parser.add_argument("--because", metavar="TEXT", help="the reason to accept it; - reads it from stdin")
     parser.add_argument("--close", metavar="REASON", help="close it, as it will not be done; - reads it from stdin")
     commit_option(parser)
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _reply(args: argparse.Namespace, words: str) -> Reply | None:
-    """Return what the options say; None where the answer is in a file, or is yet to be written."""
+    """Return the reply in the options; None if the answer is in a file, or still to be written."""
     given = [f"--{name}" for name in _WAYS if getattr(args, name) not in (None, False)]
     if words and args.notes is not None:
         raise UsageError("There are two answers: one as a word, one with --notes.", "Leave out one of them.")
@@ -95,7 +95,7 @@ def _reply(args: argparse.Namespace, words: str) -> Reply | None:
         cause = "--accept needs the reason." if args.accept else "--because is for --accept."
         raise UsageError(cause, 'capsule answer ID --accept CHECK --because "..."')
     if ways and ways[0] in ("--accept", "--close") and (words or args.notes):
-        raise UsageError(f"{ways[0]} takes no notes.", "Put all of it into the reason.")
+        raise UsageError(f"{ways[0]} takes no notes.", "Put everything into the reason.")
     text = words or text_of(args.notes)
     if args.accept:
         return Reply("accept", text_of(args.because), args.accept)
@@ -104,7 +104,7 @@ def _reply(args: argparse.Namespace, words: str) -> Reply | None:
     if args.approve or args.retry:
         return Reply("approve" if args.approve else "try-again", text)
     if args.notes is not None and not text:
-        raise UsageError("The answer is empty.", "Let it go on without words: capsule answer ID --retry")
+        raise UsageError("The answer is empty.", "Resume it without text: capsule answer ID --retry")
     return Reply("text", text) if text else None
 
 
@@ -116,17 +116,17 @@ def _file(name: str) -> str:
 
 
 def _of_form(questions: Sequence[Question], text: str) -> dict[str, Reply]:
-    """Return the replies of a form; refuse it as a whole where one cannot be given."""
+    """Return the replies of a form; refuse the whole form if one reply is invalid."""
     said, known = read_form(text), {question.id: question for question in questions}
     unknown = [item for item in said if item not in known]
     if unknown:
-        cause = f"The form answers what does not need you: {', '.join(unknown)}."
-        raise CapsuleError(cause, "`capsule questions` lists what does. Nothing was changed.", exit_code=1)
+        cause = f"The form has answers for items that do not need you: {', '.join(unknown)}."
+        raise CapsuleError(cause, "`capsule questions` lists those that do. Nothing was changed.", exit_code=1)
     return {item: reply_in_words(known[item], answer) for item, answer in said.items()}
 
 
 def _in_editor(project: Project, questions: Sequence[Question], *, named: bool, no_commit: bool) -> int:
-    """Ask in the editor; what was written is kept until all of it is answered."""
+    """Ask in the editor; keep the text until every answer is given."""
     if not can_edit():
         hint = questions[0].answers[0].command if named else "capsule questions --form > answers.md"
         raise UsageError("No answer is given, and there is no terminal to write one on.", hint)

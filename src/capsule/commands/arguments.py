@@ -1,4 +1,4 @@
-"""Parse the arguments of commands: `--name value` or `--name=value`, no abbreviations, faults as our errors."""
+"""Parse the arguments of commands: `--name value` or `--name=value`, no abbreviations, errors as our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capsule.reports.style import fitted, reflowed
 
 LARGEST_TEXT = 256 * 1024
 ITEM_ID = "item id"
-"""The `type` of every argument that is an item's id: an empty one is a mistake, and never the same as none."""
+"""The `type` of every item id argument: an empty id is an error, not the same as no id."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,19 +33,19 @@ class Parser(argparse.ArgumentParser):
         raise UsageError("The item id is empty.", hint, exit_code=self.usage_error)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; unlike argparse, fail where it cannot be written."""
+        """Print the help; unlike argparse, fail if it cannot be written."""
         self.description = reflowed(self.description or "", file or sys.stdout)
         print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:]
         raise UsageError(
-            f"{sentence.rstrip('.')}.", f"`{self.prog} --help` says what it takes.", exit_code=self.usage_error
+            f"{sentence.rstrip('.')}.", f"`{self.prog} --help` lists its arguments.", exit_code=self.usage_error
         )
 
 
 def parser_for(name: str) -> Parser:
-    """Build the parser of a command: its own arguments, and --project-dir where it works in a project."""
+    """Build the parser of a command: its own arguments, and --project-dir if it works in a project."""
     verb = VERBS.get(name) or INTERNAL[name]
     module = import_module(f"capsule.commands.{verb.module}")
     parser = Parser(
@@ -79,17 +79,17 @@ def text_of(option: str | None, most: int = LARGEST_TEXT) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that can be written down: whole characters, none that steer a terminal."""
+    """Return text that can be stored: whole characters, no terminal controls."""
     return without_controls(text.encode(errors="replace").decode()).strip()
 
 
 def say(text: str) -> None:
-    """Print lines for people: folded where a terminal ends, whole in a pipe."""
+    """Print lines for people: folded on a terminal, unchanged in a pipe."""
     print(fitted(text, sys.stdout), flush=True)
 
 
 def tell(text: str) -> None:
-    """Print lines for people, beside the results."""
+    """Print lines for people on stderr, apart from the results."""
     print(fitted(text, sys.stderr), file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The three questions of `capsule init --ask`: agent, tests, tracker. What was found is the default."""
+"""The three questions of `capsule init --ask`: agent, tests, tracker. The findings are the defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_TRIES = 5
 
 
 class Answers(Struct, frozen=True):
-    """What a person chose, as words of the settings."""
+    """A person's choices, as values of the settings."""
 
     agent: str
     test: str
@@ -41,7 +41,7 @@ class Answers(Struct, frozen=True):
 
 
 def ask(project: Project) -> Answers:
-    """Ask on a terminal; the Enter key takes what was found."""
+    """Ask on a terminal; Enter accepts the default."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "Without one: `capsule init`, and set `agent` and `evidence.test` in .capsule/config.yaml."
         raise UsageError("--ask needs a terminal to ask on.", hint)
@@ -50,7 +50,7 @@ def ask(project: Project) -> Answers:
 
 
 def installed_agents(settings: Settings, root: Path) -> Iterator[tuple[str, bool]]:
-    """Yield every agent that can be chosen, with whether it can run here."""
+    """Yield every agent that can be chosen, and whether it can run here."""
     make = agent_maker(settings, root, SupervisorClient(), None)
     for name in sorted({*adapters("agents"), *presets(), *settings.agents} - {"command", "scripted"}):
         try:
@@ -84,7 +84,7 @@ def _agent(project: Project) -> str:
 def _test(project: Project) -> str:
     head = project.git.resolve("HEAD")
     found = policy_at(project, head)[0].test if head else ""
-    what = "found by what is in the project" if found else "none was found; `auto` looks again before each mission"
+    what = "found in the project" if found else "none was found; `auto` looks again before each mission"
     say(f"\n2. Which command runs the tests ({what})? With `none`, nothing is verified.")
     return _answer(found or "auto", str)
 
@@ -110,7 +110,7 @@ def _tracker(project: Project) -> str:
 
 
 def _answer(default: str, checked: Callable[[str], str]) -> str:
-    """Ask until there is an answer that can be used."""
+    """Ask until the answer is valid."""
     for _ in range(_MOST_TRIES):
         try:
             said = input(f"   [{default}] ")
@@ -124,7 +124,7 @@ def _answer(default: str, checked: Callable[[str], str]) -> str:
 
 
 def with_settings(text: str, wanted: dict[str, str], there: Sequence[str]) -> tuple[str, list[str]]:
-    """Add the lines of keys that a settings file does not have; return it with the keys that it has and keeps."""
+    """Add the lines of keys that a settings file does not have; return it with the keys that it keeps."""
     lines = [line for key, line in wanted.items() if key not in there]
     gap = "" if not text or text.endswith("\n") else "\n"
     return f"{text}{gap}" + "".join(f"{line}\n" for line in lines), [key for key in wanted if key in there]

@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if bool(args.item) == args.all:
-        raise UsageError("`clean` takes IDs, or --all.", "`capsule clean --help` says what each does.")
+        raise UsageError("`clean` takes IDs, or --all.", "`capsule clean --help` describes both.")
     project = open_project(args.project_dir)
     if args.all:
         return clean_everything(project)
@@ -41,7 +41,7 @@ def _clean(project: Project, mission: str) -> None:
 
 
 def clean_everything(project: Project) -> int:
-    """Clean every mission that does not run, and say what was left alone."""
+    """Clean every mission that does not run, and report the others."""
     missions, foreign = worktrees(project)
     for name in foreign:
         say(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
@@ -65,6 +65,6 @@ def _print(ended: EndedMission) -> None:
 
 
 def merged_already(ended: EndedMission) -> str:
-    """Say what became of an item that nobody has to do again."""
+    """Report a merged item, which must not be done again."""
     closed = "" if ended.warnings else "; its item is closed"
     return f"{ended.mission} was merged as {ended.merged[:12]}{closed}."

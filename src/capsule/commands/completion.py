@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Build one parser of all commands, which the command line itself never needs."""
+    """Build one parser of all commands; only completion needs it."""
     parser = Parser(prog="capsule")
     parser.add_argument("--version", action="store_true", help="the version")
     commands = parser.add_subparsers(metavar="COMMAND")

@@ -64,7 +64,7 @@ def _chosen(rows: list[Row], key: str | None) -> list[Row]:
 
 
 def _as_table(rows: list[Row]) -> str:
-    """Lay out three columns; a value too long for its column pushes its layer to the right, or onto the next line."""
+    """Lay out three columns; a value that is too long moves its layer to the right, or to the next line."""
     cells = [("KEY", "VALUE", "LAYER"), *((key, _shown(value), layer) for key, value, layer in rows)]
     key_width = max(len(key) for key, _, _ in cells)
     room = min(40, output_width(sys.stdout) - key_width - max(len(layer) for _, _, layer in cells) - 4)

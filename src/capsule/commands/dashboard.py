@@ -3,7 +3,7 @@
 Actions: run, stop, abort, unblock, advance, approve, complete, close. Each asks for confirmation and is the command of
 that name. Missions are processes of their own: they keep running when the dashboard is closed or killed.
 
-It opens on what needs you, where something does: each question whole, with its answer right there.
+It opens on what needs you, if anything does: each question in full, with its answers.
 
   capsule dashboard                  on this terminal; ? lists the keys
   capsule dashboard --plain          as text, then one line for each change; for screen readers, files and pipes

@@ -3,19 +3,17 @@
 The demo makes a project and takes its two tasks to main, in less than half a minute. It needs git and python3: no key,
 no agent, no tracker.
 
-The agent is scripted. It does not think: it plays back a file, and some of what it claims is false. Everything else is
-real: the git repository, the worktrees, the tests, the gate and the merges. Capsule is not told which claims are false;
-it has to find out.
+The agent is scripted. It plays back a file, and some of its claims are false. Everything else is real: the git
+repository, the worktrees, the tests, the gate and the merges. Capsule does not know which claims are false.
 
   capsule demo               in a fresh temporary directory, which is kept for you to look around
   capsule demo my-demo       in my-demo, which is created
   capsule demo --backlog     the other workflow: one-line ideas, a queue, and one question to you
   capsule demo --no-tui      plain lines, also on a terminal
 
-On a terminal a view shows what the agent says beside what Capsule saw; any key goes on, q stops the demo. Otherwise,
-and with --backlog, progress goes to stderr. Results go to stdout. Exit code: 0 every
-task was merged and every false claim was caught; 1 something came out differently; 2 the demo could not start; 130 it
-was stopped.
+On a terminal a view shows the agent's claims next to what Capsule saw; any key continues, q stops the demo. Otherwise,
+and with --backlog, progress goes to stderr. Results go to stdout. Exit code: 0 every task was merged and every false
+claim was caught; 1 something else happened; 2 the demo could not start; 130 it was stopped.
 """
 
 from __future__ import annotations
@@ -59,21 +57,21 @@ SHOP_FILES = ("shop", "tests", "README.md", ".gitignore")
 PREFIX = "capsule-demo-"
 SCRIPT, STORY = "demo.script.yaml", "demo.story.yaml"
 _INTRODUCTION = """\
-The agent is scripted: it plays {script}, it does not think.
+The agent is scripted: it plays {script}.
 Everything else is real: {real}.
 The project is {root}
 """
 
 
 class _Scene(msgspec.Struct, frozen=True):
-    """Words, and the commands that are typed after them."""
+    """A text, and the commands that are typed after it."""
 
     say: str
     type: tuple[tuple[str, ...], ...]
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """A demo as its file tells it: what is said and typed, and what must be true at the end."""
+    """A demo from its file: texts, commands, and what must be true at the end."""
 
     real: str
     settings: dict[str, object]
@@ -166,7 +164,7 @@ def read_demo(template: Path) -> Demo:
 
 @contextmanager
 def _settings_of_our_own(settings: dict[str, object]) -> Iterator[None]:
-    """Set every setting of the demo by the environment; of the user's variables only the sandbox counts."""
+    """Set every setting of the demo by the environment; of the user's variables keep only the sandbox."""
     before = dict(os.environ)
     for name in [name for name in before if name.startswith("CAPSULE_") and name != "CAPSULE_SANDBOX"]:
         del os.environ[name]
@@ -181,7 +179,7 @@ def _settings_of_our_own(settings: dict[str, object]) -> Iterator[None]:
 
 
 def _commands(demo: Demo) -> Iterator[tuple[str, ...]]:
-    """Yield every command of the story, after the words that go before it."""
+    """Yield every command of the story, after printing its text."""
     for scene in demo.story:
         tell("\n" + "\n".join(wrap(scene.say, min(100, output_width(sys.stderr)))))
         yield from scene.type
@@ -197,7 +195,7 @@ def _type(words: tuple[str, ...], root: Path) -> int:
 
 
 def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
-    """Check from the journal and the repository that every promise came true, and show what was caught."""
+    """Check the promises against journal and repository, and show the caught claims."""
     with MissionReader(project) as reader:
         events = [(item, event) for item in demo.items for event in reader.events(item)]
     endings = [(item, event) for item, event in events if isinstance(event, StepEnded)]
@@ -205,7 +203,7 @@ def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
     if failed:
         broken.insert(0, f"`capsule {shlex.join(failed)}` failed.")
     for promise in broken:
-        tell(f"capsule: the demo did not come out as promised: {promise}")
+        tell(f"capsule: the demo did not end as promised: {promise}")
     tell(f"\n$ git log {' '.join(demo.log)}")
     say(_git(project, "log", "--no-decorate", *demo.log) + "\n")
     caught = [_attempt_line(item, event) for item, event in endings if event.decision.verdict is Verdict.REFUTED]

@@ -1,10 +1,10 @@
-"""Have items wait for others, or not any more.
+"""Add or remove dependencies of items.
 
   capsule depend WRK-003 --on WRK-001
   capsule depend WRK-003 WRK-004 --on WRK-001 --on WRK-002
   capsule depend WRK-003 --off WRK-001
 
-An item that would wait for itself is refused, with the circle.
+An item that would wait for itself is refused, with the cycle.
 Exit code: 0 changed, or so already; 1 it is refused, or there is no such item; 2 usage; 3 it is running.
 """
 
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     items_argument(parser)
     first = "an item that must be done first; may be given several times"
     parser.add_argument("--on", metavar="ID", type=ITEM_ID, action="append", default=[], help=first)
-    last = "one to wait for no more"
+    last = "a dependency to remove"
     parser.add_argument("--off", metavar="ID", type=ITEM_ID, action="append", default=[], help=last)
     commit_option(parser)
 
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _tell(item: str, moved: Moved | None) -> None:
     if moved is None:
-        say(f"{item} is so already.")
+        say(f"{item}: nothing to change.")
         return
     warn(moved.warnings)
     waits = ", ".join(moved.after.dependencies)
-    say(f"{item} waits for {waits}." if waits else f"{item} waits for nothing any more.")
+    say(f"{item} waits for {waits}." if waits else f"{item} no longer waits for anything.")

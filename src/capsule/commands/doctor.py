@@ -75,9 +75,9 @@ from capsule.workspaces.room import missing_room
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
 OLDEST_BD = (0, 44)
-"""The same that the tracker asks for."""
+"""The versions that the tracker requires."""
 SLOW = 2.0
-"""Seconds from which on somebody who waits for an answer of `bd` wonders."""
+"""Answers of `bd` that take longer are reported as slow."""
 PATIENCE = 10.0
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -98,7 +98,7 @@ class Finding:
 
 @dataclass
 class _Context:
-    """The machine and the project that are checked; where settings cannot be read, with the defaults."""
+    """The machine and the project that are checked; with default settings if they cannot be read."""
 
     directory: str | None
     try_tests: bool = True
@@ -142,7 +142,7 @@ class _Context:
 
 
 Check = Callable[[_Context], Iterable[Finding]]
-"""Say what was found, in sentences that can be read aloud. MACHINE and PROJECT, at the end, list all checks."""
+"""A check: yields findings in full sentences. MACHINE and PROJECT, at the end, list all checks."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +175,7 @@ def _plain(finding: Finding) -> dict[str, str]:
 
 
 def _fixed(findings: list[Finding], args: argparse.Namespace) -> list[Finding]:
-    """Do what can be done, and say what is left for a person; return how things are then."""
+    """Apply the fixes, and name the rest for a person; return the findings after that."""
     fixes = {finding.fix.words: finding.fix for finding in findings if finding.fix}
     if not fixes:
         print("There is nothing that --fix could do.")
@@ -207,7 +207,7 @@ def examine(context: _Context) -> Iterator[Finding]:
 
 
 def _safely(check: Check, context: _Context, about: str) -> Iterator[Finding]:
-    """Run a check; if it fails, that is a finding, and the next one runs all the same."""
+    """Run a check; report an error as a finding, so that the next one still runs."""
     try:
         for finding in check(context):
             yield replace(finding, about=about)
@@ -228,7 +228,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
 
 
 def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[str]:
-    """Lay out name, state and a sentence, which is wrapped and never cut; below it what to do."""
+    """Lay out name, state and a sentence, which is wrapped and never cut, and below it the hint."""
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
     first, *more = wrap(clean(finding.found), width, plain, indent, whole=True) or [plain]
@@ -252,7 +252,7 @@ def _git(_: _Context) -> Iterator[Finding]:
 
 
 def _identity(context: _Context) -> Iterator[Finding]:
-    """Say who commits in this project; outside of one, who would in a new one."""
+    """Report the committer of this project, or of a new one."""
     if context.git:
         person = context.git.identity
         yield Finding("identity", "ok", f"commits are by {person.name} <{person.email}>")
@@ -306,14 +306,14 @@ def _bd(_: _Context) -> Iterator[Finding]:
 
 
 def bd_version() -> str:
-    """Ask the bd on the PATH for its version; '' where it does not say."""
+    """Ask the bd on the PATH for its version; '' if it has none."""
     quiet = {**os.environ, "BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}
     found = _VERSION.search(_answer("bd", "version", cwd=tempfile.gettempdir(), env=quiet).stdout)
     return found.group() if found else ""
 
 
 def too_old(version: str) -> str:
-    """Return the complaint; '' where there is none, or the version is unknown."""
+    """Return the complaint; '' if there is none, or the version is unknown."""
     found = _VERSION.match(version)
     if not found or (int(found[1]), int(found[2])) >= OLDEST_BD:
         return ""
@@ -321,7 +321,7 @@ def too_old(version: str) -> str:
 
 
 def _sandbox(context: _Context) -> Iterator[Finding]:
-    """Say which sandbox is in force, by the same trial that a run makes."""
+    """Report the sandbox in force, by the same probe as a run."""
     found = level(context.loaded.settings.sandbox, os.environ)
     about = "agents and tests change only their own place, and see nothing of your home but tools"
     if found.name == SANDBOX_EXEC:
@@ -345,7 +345,7 @@ def _notify(context: _Context) -> Iterator[Finding]:
 
 
 def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Finding]:
-    """Say whether each way to notify somebody could work."""
+    """Check each way to send notifications."""
     for command in channels(setting):
         program = _program_of(command)
         if command == BELL:
@@ -364,7 +364,7 @@ def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator
 
 
 def _program_of(command: str) -> str:
-    """Return the first word that is no assignment; '' if that cannot be told."""
+    """Return the first word that is no assignment; '' if it is unknown."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -382,13 +382,13 @@ def _is_there(program: str) -> bool:
 
 
 def _sh_complaint(*words: str) -> str:
-    """Return the complaint of `sh` about these words; '' where there is none."""
+    """Return the complaint of `sh` about these words; '' if there is none."""
     done = _answer("sh", *words, cwd="/")
     return (done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}") if done.returncode else ""
 
 
 def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end. One that cannot be run, or takes too long, has said nothing."""
+    """Run a program to its end; return no output if it cannot run, or takes too long."""
     try:
         return subprocess.run(
             argv,
@@ -446,7 +446,7 @@ def _workflows(context: _Context) -> Iterator[Finding]:
 
 
 def _prompt_files(words: Catalog, workflow: Workflow) -> str:
-    """Name its file, and those of its prompts that are the project's own."""
+    """Name its file, and the prompts that the project has changed."""
     where = words.where(workflow.name, "workflow")
     asked = [phase.prompt for phase in workflow.phases if phase.prompt and phase.prompt not in workflow.prompts]
     files = {prompt: words.where(prompt, "prompt", workflow.name) for prompt in asked}
@@ -480,7 +480,7 @@ def _tracker(context: _Context) -> Iterator[Finding]:
 
 
 def _skills(context: _Context) -> Iterator[Finding]:
-    """Look for skills that phases name, where the project has any."""
+    """Look for the skills that phases name, if the project has any."""
     folder = context.project.root / SKILLS
     wanted = skill_names(context.project) if folder.is_dir() else ()
     if lacking := [name for name in wanted if not (folder / name).is_file()]:
@@ -491,14 +491,14 @@ def _skills(context: _Context) -> Iterator[Finding]:
 
 
 def _ignored(context: _Context) -> Iterator[Finding]:
-    """Look whether what Capsule makes could be committed by accident."""
+    """Check that Capsule's files cannot be committed by accident."""
     if has_tracker(context.project) and (fix := of_ignoring(context.project)):
-        found = ".gitignore does not name what Capsule makes, such as worktrees and logs"
+        found = ".gitignore lacks Capsule's files, such as worktrees and logs"
         yield Finding("ignored", "optional", found, "A run keeps them out of commits in this clone only.", fix=fix)
 
 
 def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
-    """Ask bd once more, to measure how long an answer takes."""
+    """Ask bd once more, to measure the time of an answer."""
     version = getattr(tracker, "version", "")
     began = time.monotonic()
     for item in items[:1]:
@@ -528,7 +528,7 @@ def _tests(context: _Context) -> Iterator[Finding]:
 
 
 def _tried(policy: Policy, behind: str, ran: Ran) -> Finding:  # noqa: PLR0911 - one for each way to end
-    """Say what one run of the test command showed; `behind` is all that it reaches."""
+    """Report one run of the test command; `behind` is all that it reaches."""
     said = f"`{policy.test}`"
     last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
     if ran.why in ("timeout", "idle"):
@@ -549,7 +549,7 @@ def _tried(policy: Policy, behind: str, ran: Ran) -> Finding:  # noqa: PLR0911 -
 
 
 def _by_name(policy: Policy, report: TestReport) -> Finding:
-    """Say what its tests showed, and whether a mission begins there."""
+    """Report its tests by name, and whether a mission could start."""
     found = f"`{policy.test}`: {len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
     if report.errors:
         broken = ", ".join(error.where or "a file" for error in report.errors[:3])
@@ -567,12 +567,12 @@ def _by_name(policy: Policy, report: TestReport) -> Finding:
 
 
 TRIAL = 60.0
-"""Seconds for which the test command is tried."""
+"""The time limit of the test command's trial, in seconds."""
 _NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
 _FIRST_TESTS = "A mission's first tests are run by it."
-_MEND_FIRST = "Mend it first: a mission does not start where no test passes."
-_LOAD_FIRST = "Mend it first: a mission does not start where tests cannot be loaded."
-_STRICT = "Mend it first: with `evidence.base: strict`, a mission does not start where a test fails."
+_MEND_FIRST = "Fix it first: a mission does not start where no test passes."
+_LOAD_FIRST = "Fix it first: a mission does not start where tests cannot be loaded."
+_STRICT = "Fix it first: with `evidence.base: strict`, a mission does not start where a test fails."
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 

@@ -1,15 +1,15 @@
-"""Change what an item says: title, description, levels, tags, priority, parent. `set` is the same.
+"""Edit an item: title, description, levels, tags, priority, parent. `set` is the same.
 
-Without an option title and description are opened in your editor. What a tracker's items do not have is refused: size,
-complexity, risk and impact belong to a backlog, type, priority and parent to the others. The mission of the item hears
-of it with its next phase; one that is running is not changed under its agent.
+Without an option title and description are opened in your editor. Fields that the tracker lacks are refused: size,
+complexity, risk and impact belong to a backlog, type, priority and parent to the others. The item's mission reads the
+change at its next phase; an item that is running is not changed.
 
   capsule edit WRK-003
   capsule edit WRK-003 --title "Sort by surname" --description - < notes.md
   capsule edit WRK-003 WRK-004 --impact high --tag ui --untag bug
   capsule edit demo-1.1.2 --priority 0 --parent demo-1.2
 
-An empty value takes a field away: --size "".
+An empty value clears a field: --size "".
 Exit code: 0 changed, or so already; 1 it is refused, or there is no such item; 2 usage; 3 it is running.
 """
 
@@ -58,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     if not wanted.given:
         if len(set(args.item)) > 1 or not can_edit():
-            raise UsageError("Nothing is to be changed.", 'Say what: capsule edit ID --title "..." --impact high')
+            raise UsageError("There is nothing to change.", 'Name a field: capsule edit ID --title "..." --impact high')
         wanted = _in_editor(project, args.item[0])
     return do_each(args.item, lambda item: tell(item, edit(project, item, wanted, no_commit=args.no_commit)))
 
 
 def tell(item: str, moved: Moved | None) -> None:
     if moved is None:
-        say(f"{item} is so already.")
+        say(f"{item}: nothing to change.")
         return
     warn(moved.warnings)
     say(f"{item} is changed: {clean(moved.after.title)}")

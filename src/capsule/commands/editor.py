@@ -20,7 +20,7 @@ def can_edit() -> bool:
 
 
 def edited(file: Path, text: str) -> str:
-    """Open the text in the editor of the environment; return it as it was saved. The file is left to the caller."""
+    """Open the text in the editor of the environment; return the saved text. The caller removes the file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"

@@ -1,8 +1,8 @@
 """Explain which item is next, and why the others are not.
 
 It shows the item that `capsule run` takes next, the order of those after it, and what each of the rest is waiting for.
-An item that is likely to touch files of a mission that runs now comes after the others, and says which.
-With an ID: that item, the command that helps, what is proven of its work, and how its exam went. Nothing is changed.
+Items that are likely to conflict with a running mission come last, with the shared files. With an ID: that item, the
+command that helps, what is proven of its work, and how its exam went. Nothing is changed.
 
   capsule explain
   capsule explain WRK-005
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answers(project: Project) -> Iterator[dict[str, Any]]:
-    """Put each item's place in the queue into words."""
+    """Describe each item's place in the queue."""
     items = project.tracker.everything()
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
@@ -98,7 +98,7 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
 
 
 class _Case(NamedTuple):
-    """An item in the queue, and what is known of its mission."""
+    """An item in the queue, and the state of its mission."""
 
     item: Item
     asks: str

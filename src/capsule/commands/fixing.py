@@ -1,4 +1,4 @@
-"""What `capsule doctor --fix` can do: each fix in words, and its function. Nothing is installed, nothing removed."""
+"""The fixes of `capsule doctor --fix`: a description and a function each. They install and remove nothing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from capsule.workspaces.repository import dirty_paths
 
 @dataclass(frozen=True)
 class Fix:
-    """What is done, in words that follow "would", and how."""
+    """A fix: words that follow "would", and a function."""
 
     words: str
     apply: Callable[[], None]
 
 
 def of_ignoring(project: Project) -> Fix | None:
-    """Add the lines of .gitignore that keep what Capsule makes out of commits; None where they are there."""
+    """Add the lines of .gitignore that keep Capsule's files out of commits; None if they exist."""
     file = project.root / IGNORE
     if file.is_symlink() or (file.exists() and not file.is_file()) or ignoring(file) == (read_plain(file) or b""):
         return None
@@ -42,7 +42,7 @@ def of_tracker(project: Project) -> Fix:
 
 
 def of_agent(project: Project) -> Fix | None:
-    """Choose the one agent that is installed; None where it is set, or where several could be meant."""
+    """Choose the only installed agent; None if one is set, or several are installed."""
     there = [name for name, found in installed_agents(project.settings, project.root) if found]
     set_already = "agent" in project.loaded.layers or (project.root / PROJECT_TOML).exists()
     if len(there) != 1 or set_already:
@@ -73,14 +73,14 @@ def _init(root: Path, *words: str) -> None:
 
 
 def agreed(fixes: Sequence[Fix], *, yes: bool) -> bool:
-    """Show every fix, and ask whether to do them; without a terminal --yes has to say so."""
-    say("To be fixed:")
+    """Show every fix, and ask whether to do them; without a terminal --yes is required."""
+    say("Fixes:")
     for number, fix in enumerate(fixes, 1):
         say(f"  {number}. would {fix.words}")
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("--fix asks first, and there is no terminal to ask on.", "Say yes to all of it: --fix --yes")
+        raise UsageError("--fix asks first, and there is no terminal to ask on.", "Agree to all of them: --fix --yes")
     try:
         return input("Do it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

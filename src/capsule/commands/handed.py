@@ -1,4 +1,4 @@
-"""What screens and the page in a browser are handed: everything they can see and do of a project, as functions."""
+"""The functions for screens and the page in a browser: everything they can see and do in a project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_FILES = 100
 _LARGEST_FILE = "256k"
 """Larger files are not compared line by line: a diff for people, not for programs."""
 _TAIL = 64 * 1024
-"""Agents write files of any length; what is new is at the end."""
+"""Agents write files of any length; the end is the newest."""
 _MOST_OUTPUTS = 6
 _LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 
@@ -30,7 +30,7 @@ _LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", 
 def actions_for(project: Project) -> DashboardActions:
     """Return the functions that the screen calls from threads; the journal is always read by the same one.
 
-    What changes anything is `capsule` with the words that a person would type, in a process of its own.
+    Changes are made by `capsule` with the words that a person would type, in a process of its own.
     """
     watcher = JournalWatcher(project)
     return DashboardActions(
@@ -50,7 +50,7 @@ def listing_of(project: Project) -> Listing:
 
 
 def details_of(project: Project, mission: str) -> Details:
-    """Read what is on disk of a mission."""
+    """Read a mission's files on disk."""
     check_id(mission)
     with MissionReader(project) as reader:
         changes, diff = _diff(project, reader.summary(mission, ""))
@@ -63,7 +63,7 @@ def details_of(project: Project, mission: str) -> Details:
 
 
 def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
-    """Return which files differ, and how: of a merged mission what it brought, else what it has so far."""
+    """Return the changed files and their diff: of a merged mission its merge, else its work so far."""
     pairs, note = summary.to_compare()
     changes, diffs = [note], []
     room = _LONGEST_DIFF
@@ -86,7 +86,7 @@ def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
 
 
 def _worklog(project: Project, mission: str) -> str:
-    """Return the worklog: beside the work while the mission is under way, afterwards with the logs."""
+    """Return the worklog: from the worktree while the mission is under way, later from the logs."""
     home = project.root / ".capsule"
     for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
         if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):
@@ -108,7 +108,7 @@ def _logs(shelf: Shelf) -> Iterator[str]:
 
 
 def _remove_tab_size() -> None:
-    """Remove the size of a browser tab from the environment: commands would take it for a terminal's."""
+    """Remove the size of a browser tab from the environment: commands would mistake it for a terminal's."""
     if in_a_browser():
         for name in ("COLUMNS", "ROWS"):
             os.environ.pop(name, None)

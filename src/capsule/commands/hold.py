@@ -1,7 +1,7 @@
-"""Put items on hold until you say that they go on, with the reason.
+"""Put items on hold until you resume them, with the reason.
 
-The item is blocked, as one is that waits for a decision: no run takes it, and `capsule questions` lists it. `capsule
-answer ID --approve` (for beads: `--retry`, or `capsule unblock ID`) lets it go on where it was.
+The item is blocked, like one that waits for a decision: no run takes it, and `capsule questions` lists it. `capsule
+answer ID --approve` (for beads: `--retry`, or `capsule unblock ID`) resumes it where it was.
 
   capsule hold WRK-003 "legal has to look at it"
   capsule hold WRK-003 WRK-004 --reason "until the new API is there"
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("There are two reasons: one as a word, one with --reason.", "Leave out one of them.")
     reason = words or text_of(args.reason)
     if not reason:
-        raise UsageError("No reason is given.", 'Say what it waits for: capsule hold ID "..."')
+        raise UsageError("No reason is given.", 'Name it: capsule hold ID "..."')
     project = open_project(args.project_dir)
     return do_each(ids, lambda item: _tell(hold(project, item, reason, no_commit=args.no_commit)))
 

@@ -1,4 +1,4 @@
-"""Print the ids of the open items, for the completion of shells; nothing where there is no project."""
+"""Print the ids of the open items, for shell completion; nothing outside of a project."""
 
 from __future__ import annotations
 

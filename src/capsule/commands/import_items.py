@@ -2,10 +2,10 @@
 
 It takes a Markdown list (an entry at the margin is a title, what is indented below it the description; `- [x]` is left
 out), CSV with a column `title` (and description, tags, size, complexity, risk, impact, type, priority, parent, url), or
-the JSON of `gh issue list`. What the tracker has already, by its reference or its title, is skipped: the same list can
+the JSON of `gh issue list`. Entries that the tracker already has, by reference or title, are skipped: the same list can
 be imported again. A backlog is changed by one commit.
 
-  capsule import ideas.md --dry-run      what it would add, and what it would skip
+  capsule import ideas.md --dry-run      the entries that it would add or skip
   capsule import ideas.md --tag q3
   capsule import export.csv
   gh issue list --json number,title,body,labels,url | capsule import -

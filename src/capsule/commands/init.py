@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     for line in _results(wanted, new, needed, folders, tracker):
         say(line)
     for key in kept:
-        say(f"kept   `{key}` as {CONFIG} has it")
+        say(f"kept   `{key}` as in {CONFIG}")
     if commit:
         say(f"committed as {commit[:12]}")
     elif new and not args.no_commit:
@@ -143,7 +143,7 @@ def _say_who_finds_skills(project: Project) -> None:
 
 
 def _chosen(project: Project, args: argparse.Namespace) -> tuple[str, dict[str, str]]:
-    """Return the tracker, and the lines of the settings that a person chose."""
+    """Return the tracker, and the settings that a person chose."""
     if not args.ask and args.tracker != "github":
         return args.tracker, {}
     if (project.root / PROJECT_TOML).exists() and not (project.root / CONFIG).exists():
@@ -156,7 +156,7 @@ def _chosen(project: Project, args: argparse.Namespace) -> tuple[str, dict[str, 
 
 
 def _choose(project: Project, wanted: dict[str, bytes], new: dict[str, bytes], chosen: dict[str, str]) -> list[str]:
-    """Add what was chosen to the settings that are written; return the keys that are set already."""
+    """Add the choices to the new settings; return the keys that are already set."""
     before = new.get(CONFIG) or read_plain(project.root / CONFIG) or b""
     there = parse_yaml(before, CONFIG)
     known = [str(key) for key in there] if isinstance(there, dict) else []
@@ -167,7 +167,7 @@ def _choose(project: Project, wanted: dict[str, bytes], new: dict[str, bytes], c
 
 
 def _check_prefix(project: Project, prefix: str | None) -> None:
-    """Refuse a prefix that is invalid, or differs from the one that the project has."""
+    """Refuse a prefix that is invalid, or differs from the project's."""
     if prefix is not None and not _PREFIX.fullmatch(prefix):
         raise UsageError(
             f"--prefix is {prefix!a}; it must be 1 to 16 letters and digits, a letter first.",
@@ -191,7 +191,7 @@ def _check_file(root: Path, name: str) -> None:
 
 
 def _files(project: Project, args: argparse.Namespace, tracker: str) -> dict[str, bytes]:
-    """Return every file of ours as it would be made now; refuse links in their place."""
+    """Return the content of every file of ours; refuse links in their place."""
     root, beads = project.root, (project.root / ".beads").is_dir()
     found: dict[str, bytes] = {}
     if tracker == "backlog" or (tracker == "auto" and not beads and not _items_are_elsewhere(project)):
@@ -218,7 +218,7 @@ def _items_are_elsewhere(project: Project) -> bool:
 
 
 def ignoring(file: Path) -> bytes:
-    """Return .gitignore with the lines that it lacks, in the order in which git has to read them."""
+    """Return .gitignore with the missing lines, in the order that git needs."""
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
     missing = [line.encode() for line in EXCLUDED if ".capsule" in line and line.encode() not in there]
@@ -228,7 +228,7 @@ def ignoring(file: Path) -> bytes:
 
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
-    """Write these files; return the commit that holds exactly them, but for skills that git ignores; '' without one."""
+    """Write these files; return the commit that holds exactly them, without ignored skills; '' without one."""
     skills = [path.encode() for path in files if _committable(path) == SKILLS]
     ignored = {path.decode() for path in project.git.ignored(skills)} if commit else {*files}
     for path in files.keys() & ignored:
@@ -240,7 +240,7 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
 
 
 _MANY = {".capsule/prompts": "prompts copied", SKILLS: "skills and forms written"}
-"""Folders of many files, and what is said of these."""
+"""Folders of many files, and the words for them."""
 
 
 def _results(
@@ -259,7 +259,7 @@ def _results(
 
 
 def _committable(path: str) -> str:
-    """Return what to name to git for one of our files: of many in one folder, the folder."""
+    """Return the path to pass to git for one of our files: the folder if it holds many."""
     return next((folder for folder in _MANY if path.startswith(f"{folder}/")), path)
 
 
@@ -273,7 +273,7 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 
 def _complaints(project: Project) -> Iterator[str]:
-    """List what would not work, now that everything is in its place."""
+    """List the problems that are left after the set-up."""
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()

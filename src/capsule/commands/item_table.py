@@ -1,4 +1,4 @@
-"""Items as a table: a backlog as a list, other trackers as a tree; and which of them somebody wants to see."""
+"""Items as a table: a backlog as a list, other trackers as a tree; and the filters of --only."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ GAP = "  "
 ADD = 'capsule add "Describe the change in one line"'
 STEP = "  "
 DEEPEST = 8
-"""From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
+"""The deepest indentation: deeper families are a mistake, or a cycle."""
 LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
 TREE = ("ID", "Status", "Pri", "Done", "Title")
 DISPENSABLE = ("Risk", "Size", "Impact", "Phase", "Done", "Pri", "Status")
-"""Columns that a narrow terminal does without, first things first."""
+"""Columns that a narrow terminal leaves out, in this order."""
 COLOURS = {Status.IN_PROGRESS: "green", Status.BLOCKED: "yellow", Status.NEW: "dim"}
 FIELDS = ("status", "phase", "type", "tag", "priority", "parent", "size", "complexity", "risk", "impact")
 
 
 class ItemRow(NamedTuple):
-    """An item as it is shown: its cells, and a line below it where there is something to explain."""
+    """An item as it is shown: its cells, and an optional line of explanation."""
 
     item: Item
     cells: tuple[str, ...]
@@ -75,7 +75,7 @@ def matches(item: Item, wanted: Mapping[str, set[str]]) -> bool:
 
 
 def has_words(item: Item, words: Sequence[str]) -> bool:
-    """Tell whether every word occurs in something that is known of the item."""
+    """Tell whether every word occurs in some field of the item."""
     known = (item.id, item.title, item.status.value, item.phase, item.type, *item.tags, item.description)
     text = " ".join(known).lower()
     return all(word.lower() in text for word in words)
@@ -94,7 +94,7 @@ def _values(item: Item, name: str) -> set[str]:
 
 
 def waits_for(item: Item, known: Mapping[str, Item]) -> list[str]:
-    """List what has to be done before; what is in no list any more is done, or was never there."""
+    """List the open dependencies; one that is not listed is done, or never existed."""
     return [other for other in item.dependencies if other in known and known[other].status is not Status.DONE]
 
 
@@ -163,7 +163,7 @@ def table_lines(headings: Sequence[str], rows: Sequence[ItemRow], style: Style, 
 
 
 def _that_fit(headings: Sequence[str], widths: Sequence[int], width: int) -> list[int]:
-    """Number the columns that a terminal has room for; long ids leave less to the others."""
+    """Return the number of columns that fit; long ids leave less room."""
     shown = list(range(len(headings)))
     for name in DISPENSABLE:
         taken = sum(widths[each] + len(GAP) for each in shown if headings[each] != "Title")

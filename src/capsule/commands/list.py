@@ -1,9 +1,9 @@
-"""List items, those in which all the words occur: in id, title, status, phase, type, tag or description.
+"""List items that contain all the words: in id, title, status, phase, type, tag or description.
 
   capsule list
   capsule list login timeout
   capsule list --only status=new,tag=ui  as in `capsule status`
-  capsule list --all pay                 also what is done, if its tracker knows
+  capsule list --all pay                 also finished items, if the tracker lists them
   capsule list --json | jq -r '.[].id'
 
 `capsule status` also tells which missions are under way, and `capsule questions` what needs you.

@@ -1,6 +1,6 @@
 """Show `capsule run` on a terminal: start a runner, or find one that runs already, and watch it.
 
-The viewer holds nothing: killed, or with its terminal gone, it leaves the run alone. It reads the journal, the live
+The viewer holds no locks: if it is killed, or its terminal closes, the run continues. It reads the journal, the live
 files and the locks, as any process could.
 """
 
@@ -36,7 +36,7 @@ from capsule.project import Project
 from capsule.reports.style import printable
 
 ASK_AGAIN = 1.0
-"""Seconds until whoever may not have heard it is asked again to stop."""
+"""Seconds until a request to stop is repeated."""
 _NOTE = "note: "
 
 
@@ -57,9 +57,9 @@ class Subject(Struct, frozen=True):
 
 
 class _HeldBack:
-    """Count Ctrl-C instead of obeying it, while the `with` block lasts or until it is let go.
+    """Count Ctrl-C instead of obeying it, within the `with` block or until `reopen`.
 
-    A handler of Python's, not a mask: what is started meanwhile would inherit a mask, and not hear it either.
+    A Python handler, not a mask: child processes would inherit a mask.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
 
 
 def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
-    """Find a runner of these items: their own, or a campaign or queue that has come to them."""
+    """Find a runner of these items: their own, or a campaign or queue that works on them."""
     journal = project.journal(read_only=True)
     for stream in _streams(items) if len(items) < 2 else ():
         pid = journal.holder(stream)
@@ -137,8 +137,8 @@ def _watch_own_run(project: Project, runner: Runner, subject: Subject, ctrl_c: _
 def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
     """Ask the runner to stop, and again with each further Ctrl-C; return its exit code.
 
-    While it starts, a signal may be lost. So it is asked until it has ended, or was asked while it held a stream: then
-    it listens.
+    While it starts, a signal may be lost. So the request is repeated until it has ended, or holds a stream, and then
+    handles signals.
     """
     with _HeldBack() as ctrl_c:
         obeyed, heard = 0, False
@@ -203,7 +203,7 @@ def _goes_on(subject: Subject, stream: TextIO) -> int:
 
 
 def last_words(runner: Runner, code: int, subject: Subject, root: Path) -> int:
-    """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
+    """Print the runner's output as if it had been printed here, and the cause if it names none."""
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
     cause = [line for line in lines if not line.startswith(_NOTE)]
     if runner.asked or code == -signal.SIGINT:  # without Python's traceback of a signal while it starts or ends
@@ -219,7 +219,7 @@ def last_words(runner: Runner, code: int, subject: Subject, root: Path) -> int:
 
 
 def _why_it_ended(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
-    """Return why the runner ended, if it could not say so itself."""
+    """Return why the runner ended, if it printed no reason."""
     go_on = f"Resume with `{subject.command}`."
     if code in (-signal.SIGINT, Interrupted.exit_code) or (runner.asked and code > 0 and silent):
         return Interrupted(f"{subject.name} was killed; recorded progress is kept.", go_on)
@@ -233,7 +233,7 @@ def _why_it_ended(runner: Runner, code: int, subject: Subject, *, silent: bool) 
 
 
 def how_it_ended(project: Project, subject: Subject) -> int:
-    """Tell from the journal how a run ended that was started elsewhere."""
+    """Describe from the journal how a run that was started elsewhere ended."""
     with MissionReader(project) as reader:
         events = reader.events(subject.stream)
     if not is_mission(subject.stream):

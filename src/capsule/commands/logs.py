@@ -46,7 +46,7 @@ PULSE = 0.25
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 12
 Wording = Callable[[dict[str, Any]], str]
-"""From an event of an agent to what it did, in a few words; '' where that is nothing to tell."""
+"""Describe an event of an agent in a few words; '' if it is not worth showing."""
 Copy = Callable[[BinaryIO, BinaryIO, int], None]
 _AGENT_LOG = re.compile(r"(?P<phase>.+)-\d{14,}-\d+[\d.-]*\.log")
 _EVENTS = ".events"
@@ -96,13 +96,13 @@ def wording_of(project: Project, agent: str) -> Wording:
 
 
 class Output(Struct, frozen=True):
-    """One file, and the phase run whose output it is."""
+    """One file, and the phase run that it belongs to."""
 
     file: Path
     phase: str
     title: str
     agent: str = ""
-    """'' is whoever does the work usually."""
+    """'' is the default agent."""
 
 
 class Shelf(Struct, frozen=True):
@@ -120,7 +120,7 @@ class Shelf(Struct, frozen=True):
     suffix: str = ""
 
     def outputs(self) -> list[Output]:
-        """Agents run one after the other, so the order of the files' last changes is the order of the phases."""
+        """List the outputs by the last change of their files: agents run one after the other."""
         home = self.project.root / ".capsule"
         working, archived = home / "missions" / self.mission, home / "logs" / self.mission / "phase-outputs"
         known = _known_runs(event for _, event in self.journal.events(self.mission))
@@ -139,7 +139,7 @@ class Shelf(Struct, frozen=True):
 
 
 def last_lines(shelf: Shelf, wording: Callable[[str], Wording]) -> list[str]:
-    """Return the last lines that the mission's agent printed; events in words, but for those that are cut in two."""
+    """Return the last lines that the mission's agent printed, with complete events in words."""
     outputs = shelf.outputs()
     if not outputs:
         return []
@@ -154,13 +154,13 @@ def last_lines(shelf: Shelf, wording: Callable[[str], Wording]) -> list[str]:
 
 
 def _logs(folder: Path) -> set[Path]:
-    """Return the logs in a folder, and those that are still to come."""
+    """Return the logs in a folder, and expected ones."""
     to_come = (events.with_name(events.name.removesuffix(_EVENTS)) for events in folder.glob(f"*.log{_EVENTS}"))
     return {*folder.glob("*.log"), *to_come}
 
 
 def _known_runs(events: Iterable[Event]) -> dict[str, Output]:
-    """Map file names to runs and how they ended; a run that has not ended is found by its phase's name."""
+    """Map file names to runs and their ends; a run without an end is found by its phase's name."""
     known: dict[str, Output] = {}
     for event in events:
         if isinstance(event, StepBegun):
@@ -181,15 +181,15 @@ def _last_change(file: Path) -> tuple[int, str]:
 
 
 def _is_regular(file: Path) -> bool:
-    """Tell whether this is a file: an agent can put a link or a pipe there, and neither is its output."""
+    """Tell whether this is a regular file: an agent can put a link or a pipe there."""
     return file.is_file() and not file.is_symlink()
 
 
 class Printer:
-    """Print what files have gained since the last look, in pieces of bounded size."""
+    """Print what was added to files since the last call, in pieces of bounded size."""
 
     def __init__(self, stream: BinaryIO, *, safely: bool, wording: Callable[[str], Wording] | None = None) -> None:
-        """`wording` tells how the events of an agent read; it is asked where a person looks."""
+        """`wording` puts events of an agent into words; it is used on a terminal."""
         self._stream = stream
         self._copy: Copy = _copy_printable if safely else _copy_as_it_is
         self._wording = wording if safely else None
@@ -202,7 +202,7 @@ class Printer:
         return bool(self._read)
 
     def catch_up(self, output: Output) -> None:
-        """Print what an output has gained; one that was begun as events goes on as events while they are there."""
+        """Print new output; one that began as events continues as events while they exist."""
         name = output.file.name.removesuffix(_EVENTS)
         events = output.file.with_name(name + _EVENTS)
         if output.file == events:

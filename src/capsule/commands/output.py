@@ -40,7 +40,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
 
 
 def is_for_a_screen() -> bool:
-    """Tell whether somebody sits before a terminal that a screen can be drawn on."""
+    """Tell whether there is an interactive terminal that can show a screen."""
     return not why_no_screen() and not _in_ci() and find_spec("textual") is not None
 
 

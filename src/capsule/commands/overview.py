@@ -1,4 +1,4 @@
-"""Say where the project around this directory stands, and what to type next. Nothing is changed."""
+"""Show the state of the project around this directory, and the next command. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def run(_: argparse.Namespace) -> int:
         say(line)
     command, what = _next(entries, questions, items)
     if command.startswith("capsule run") and (lacking := _missing_agent(project)):
-        command, what = "capsule doctor", f"says how to get the agent: {lacking}"
+        command, what = "capsule doctor", f"tells how to install the agent: {lacking}"
     _say_next(command, what)
     return 0
 
 
 def _missing_agent(project: Project) -> str:
-    """Say why the chosen agent cannot be started; '' where it can. Nothing is started to find out."""
+    """Say why the chosen agent cannot be started, without starting it; '' if it can."""
     try:
         agent_maker(project.settings, project.root, SupervisorClient(), None)("", "").check()
     except CapsuleError as fault:
@@ -73,7 +73,7 @@ def _missing_agent(project: Project) -> str:
 
 
 def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> Iterator[str]:
-    """Name what runs, and what needs a person."""
+    """List running missions, and what needs a person."""
     style = Style(sys.stdout)
     running = [entry for entry in entries if entry.status is MissionStatus.RUNNING]
     for entry in running[:_MOST]:
@@ -90,11 +90,11 @@ def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> It
 
 
 def _next(entries: Sequence[OutlineEntry], questions: Sequence[Question], items: Sequence[Item]) -> tuple[str, str]:
-    """Return the command that helps most, and what it does."""
+    """Return the most helpful command, and its description."""
     by_status = {status: [each for each in entries if each.status is status] for status in MissionStatus}
     if questions:
         whose = questions[0].id if len(questions) == 1 else f"all {len(questions)}"
-        return "capsule questions", f"shows {whose} whole, with the commands that answer"
+        return "capsule questions", f"shows {whose} in full, with the commands that answer"
     if by_status[MissionStatus.RUNNING]:
         return "capsule dashboard", "watches and controls them"
     if by_status[MissionStatus.STOPPED]:
@@ -102,7 +102,7 @@ def _next(entries: Sequence[OutlineEntry], questions: Sequence[Question], items:
     if by_status[MissionStatus.READY]:
         return "capsule run", "works through what is ready; `capsule status` lists it"
     if by_status[MissionStatus.WAITING]:
-        return "capsule explain", "says what each item waits for"
+        return "capsule explain", "explains what each item waits for"
     return ADD, "adds the first item" if not items else "adds one more"
 
 

@@ -1,9 +1,8 @@
-"""List what needs you, with everything that it takes to answer.
+"""List what needs you, with all that you need to answer.
 
-That is questions of agents, decisions above a guardrail, reviews that go in circles, refuted claims that you may
-accept, conflicts, red gates, and what has used up its retries: each with what was done, its cost, what was checked, the
-command that shows the changes, and those that answer it. The oldest comes first. Nothing is changed, so it is safe
-during a run.
+That is questions of agents, decisions above a guardrail, reviews without progress, refuted claims that you may accept,
+conflicts, red gates, and items without retries: each with the work so far, its cost, the evidence, the command that
+shows the changes, and those that answer it. The oldest comes first. Nothing is changed, so it is safe during a run.
 
   capsule questions
   capsule questions WRK-003
@@ -41,7 +40,7 @@ from capsule.system.clock import SystemClock
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser, nargs="*")
     parser.add_argument("--form", action="store_true", help="a form for `capsule answer --file`, in Markdown")
-    parser.add_argument("--json", action="store_true", help="a list of questions, with all there is to know of each")
+    parser.add_argument("--json", action="store_true", help="a list of questions, with all details")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_questions(project: Project, ids: Sequence[str] = ()) -> tuple[Question, ...]:
-    """Read what needs you, or only of these items, in this order; refuse an item that asks nothing."""
+    """Read what needs you, or only of these items, in this order; refuse an item that does not need you."""
     if not ids:
         return questions_of(project, JournalWatcher(project).look())
     with MissionReader(project) as reader:
@@ -77,7 +76,7 @@ def open_questions(project: Project, ids: Sequence[str] = ()) -> tuple[Question,
 
 
 def _board_of(reader: MissionReader, ids: Sequence[str]) -> Board:
-    """Read these missions and their parts, and no others."""
+    """Read only these missions and their children."""
     now = SystemClock().now()
     found = {name for name in ids if reader.history(name).state.started}
     for name in [*found]:

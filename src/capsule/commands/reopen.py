@@ -1,13 +1,13 @@
-"""Take items up again that are done or closed, or whose missions have ended or failed.
+"""Reopen items that are done or closed, or whose missions have ended or failed.
 
 An item that left the backlog comes back with its id and its fields, ready where its work had begun; the entry in the
-worklog goes. A mission that failed goes on with fresh retries, as by `capsule answer ID --retry`. Where a mission was
-aborted, there is nothing to do but to run it. Items of other trackers are reopened there, and the command is named.
+worklog goes. A failed mission resumes with fresh retries, as by `capsule answer ID --retry`. An aborted mission only
+has to be run again. Items of other trackers are reopened there, and the command is named.
 
   capsule reopen WRK-003
   capsule reopen WRK-003 WRK-004
 
-Exit code: 0 taken up again; 1 it is open, cannot be reopened from here, or there is no such item; 3 it is running.
+Exit code: 0 reopened; 1 it is open, cannot be reopened from here, or there is no such item; 3 it is running.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Report on missions: time, claims, cost and diff.
 
-It says first how far everything is, how often agents claimed success wrongly, and at what cost; then what needs you,
-with the commands that answer it. It tells which agent ran when, for how long and at which attempt; what agents claimed,
-and beside it what Capsule verified; feedback, cost and diff. Several missions also have totals: how many are done, how
-many passed at first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every
-mission.
+It begins with the progress, the number of wrong claims of success, and the cost; then what needs you, with the commands
+that answer it. It lists each run of an agent with its time, duration and attempt; claims next to what Capsule verified;
+feedback, cost and diff. Several missions also have totals: how many are done, how many passed at first, retries, money
+and time. An epic or a feature means the items in it; without an ID the report is about every mission.
 
   capsule report demo-1.1.2                        Markdown, on stdout
   capsule report --html report.html                one page that needs no network; its path is printed
@@ -15,8 +14,8 @@ mission.
   capsule report --run queue                       the last run of the queue
   capsule report --run demo-1                      the last run of that campaign
 
-Nothing is changed, so it is safe while missions run. A cost that an agent did not report is unknown, and never
-counted as zero.
+Nothing is changed, so it is safe while missions run. A cost that an agent did not report is unknown, and never counted
+as zero.
 
 Exit code: 0 reported, also if there are no missions yet; 1 there is no such mission or run.
 """
@@ -65,8 +64,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "items", metavar="ID", type=ITEM_ID, nargs="*", help="missions, or epics and features that hold some"
     )
     parser.add_argument("--run", metavar="NAME", help="the missions of one run: queue, or what `capsule run` was given")
-    parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")
-    parser.add_argument("--by", choices=("agent",), help="a table instead: how honest, good and dear each agent is")
+    parser.add_argument("--since", metavar="WHEN", help="only events since: 30m, 12h, 2d, 1w, or a date (UTC)")
+    parser.add_argument("--by", choices=("agent",), help="a table instead: honesty, quality and cost of each agent")
     form = parser.add_mutually_exclusive_group()
     shape = "on stdout: markdown (default), or card: ten lines of it for a pull request or a chat"
     form.add_argument("--format", choices=("markdown", "card"), default="markdown", metavar="FORM", help=shape)
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _file(args: argparse.Namespace) -> Path | None:
-    """Return the file to write; anything but a regular one is refused before any work is done: it may be precious."""
+    """Return the file to write; refuse anything but a regular file before any work is done."""
     option, name = ("--svg", args.svg) if args.svg else ("--html", args.html)
     if name in (None, "-"):
         return None
@@ -129,7 +128,7 @@ def _on_a_page(report: Report, project: Project, args: argparse.Namespace) -> st
 
 
 def _width() -> int:
-    """Return how wide Markdown may be: only a person's terminal ends somewhere, whatever COLUMNS says in a pipe."""
+    """Return the width of Markdown: limited on a terminal only, even if COLUMNS is set in a pipe."""
     return output_width(sys.stdout) if sys.stdout.isatty() else sys.maxsize
 
 
@@ -156,7 +155,7 @@ def gather(project: Project, items: Sequence[str], named_run: str, since: str) -
 
 
 def _questions(project: Project, missions: tuple[MissionSummary, ...]) -> tuple[Question, ...]:
-    """Return what of these missions needs a person; without a tracker, what the journal says has to do."""
+    """Return the questions of these missions; without a tracker, from the journal alone."""
     board, known = Board(missions=missions), {each.mission for each in missions}
     try:
         found = questions_of(project, board)
@@ -178,7 +177,7 @@ def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:
 def _choose(
     project: Project, reader: MissionReader, items: Sequence[str], run: RunSummary | None, now: str
 ) -> list[str]:
-    """Name the missions asked for; read no more of the others than their names."""
+    """Return the requested missions; read only the names of the others."""
     known = reader.missions()
     if not items and run is None:
         return [name for name in known if reader.history(name).starts]
@@ -195,7 +194,7 @@ def _choose(
 
 
 def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> list[str]:
-    """Name the missions of what an epic or a feature holds: by their own lineage, its campaign, or its tracker."""
+    """Name the missions of the items in an epic or a feature: by lineage, campaign, or tracker."""
     known, below = reader.missions(), set(reader.run(f"{CAMPAIGN}{item}", now).all_missions)
     with suppress(CapsuleError):  # without a tracker, what the journal says has to do
         tracker = tracker_if_there(project)

@@ -12,7 +12,7 @@ Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, an
   capsule run                                the queue: items under way, then ready, then new
   capsule run --cap 10                       at most ten agents from now on, retries included
   capsule run --jobs 4                       four missions at the same time; auto: as many as fit
-  capsule run --triage-first                 assess what is new first, so that what is urgent is known
+  capsule run --triage-first                 assess new items first, so that urgent ones are known
   capsule run demo-1.1.1                     one task
   capsule run demo-1                         everything in the epic; stops at the first failure
   capsule run demo-1 --on-failure continue   continues with what does not depend on it
@@ -22,10 +22,10 @@ Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, an
   capsule run demo-1.1.1 --replay bug.yaml   replay it without any agent
 
 On a terminal a live view shows the run (q stops it, d detaches, ? shows help); `run` again attaches to one that is
-running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in
-order; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or an
-epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the provider's
-rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
+running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended
+normally; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or
+an epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the
+provider's rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _number_or_word(text: str) -> int | str:
-    """Read a number where it is one; the settings say which words there are."""
+    """Read a number; the settings check any other word."""
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _are_side_by_side(project: Project, request: RunRequest) -> bool:
-    """Tell whether several named tasks are to be run at the same time."""
+    """Tell whether several named tasks run at the same time."""
     several = jobs_of(project) > 1 and len(request.items) > 1 and not (request.fresh or request.rebase)
     return several and not any(is_container(project.tracker.item(item)) for item in request.items)
 
@@ -152,7 +152,7 @@ def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *
 
 def _refuse_on_failure(request: RunRequest) -> None:
     if request.on_failure:
-        hint = "Name the epic or the feature: capsule run ID --on-failure HOW"
+        hint = "Name an epic or a feature: capsule run ID --on-failure HOW"
         raise UsageError("--on-failure is for an item that holds others.", hint)
 
 

@@ -145,7 +145,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Sett
 
 
 def _find_phase(words: Catalog, prompt: str, named: str) -> tuple[Workflow, Phase]:
-    """Return the phase that uses a prompt: of the workflow that is named, else of the one that the prompt belongs to.
+    """Return the phase that uses a prompt: of the named workflow, else of the prompt's own.
 
     A prompt that no phase uses is a phase by itself.
     """

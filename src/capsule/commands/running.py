@@ -26,14 +26,14 @@ _OPTIONS = set(RunRequest.__struct_fields__) - {"items"}
 
 
 def request_of(args: argparse.Namespace) -> RunRequest:
-    """Turn the options that a command has into plain values; those that it lacks have their usual value."""
+    """Turn a command's options into plain values; use defaults for missing ones."""
     options = {name: value for name, value in vars(args).items() if value is not None and name in _OPTIONS}
     named = [getattr(args, "item", None), *getattr(args, "target", ())]
     return RunRequest(tuple(check_id(name) for name in named if name is not None), **options)
 
 
 def flags_of(args: argparse.Namespace) -> dict[str, object]:
-    """Return the options that are settings, by their dotted key. A recording takes the place of every agent."""
+    """Return the options that are settings, by their dotted key. A recording replaces every agent."""
     names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries", "jobs": "execution.jobs"}
     flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
     if getattr(args, "replay", None) is None:
@@ -45,7 +45,7 @@ def flags_of(args: argparse.Namespace) -> dict[str, object]:
 
 
 def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainReport] = PlainReport) -> RunContext:
-    """Write the events of a run as `--output` says: JSON on stdout, lines on stderr, or not at all."""
+    """Write the events of a run by `--output`: JSON on stdout, lines on stderr, or nothing."""
     if how == JSON:
         return RunContext(project, request, JsonReport(), tell, JSON)
     if how == NONE:
@@ -56,7 +56,7 @@ def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainRep
 
 @contextmanager
 def summed_up(run: RunContext, sum_up: Callable[[RunReport], str]) -> Iterator[RunReport]:
-    """Print the summary however the run ends, once there is something to sum up."""
+    """Print the summary at any end of the run, if there is something to sum up."""
     report = RunReport()
     try:
         yield report

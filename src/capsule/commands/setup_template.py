@@ -38,11 +38,11 @@ COMMIT_MESSAGE = "Add template project and bead fixtures"
 OWN_SETTINGS = {"user.name": "Capsule Demo", "user.email": "demo@example.com", "commit.gpgSign": "false"}
 """A test user, and no signing: an agent's commit in here must not wait for a passphrase."""
 ELSEWHERE = ("BEADS_", "BD_", "DOLT_")
-"""How variables begin that could send bd to another database than the one it is to make."""
+"""Prefixes of variables that could make bd use another database."""
 INIT_OPTIONS = ("--quiet", "--skip-hooks", "--skip-agents", "--skip-merge-driver", "--non-interactive")
-"""No version of bd knows all of them; those that one does not know are left out."""
+"""No version of bd knows all of them; unknown ones are left out."""
 BY_BD = ("AGENTS.md", ".agents", ".claude", ".codex", ".gitattributes")
-"""Files that `bd init` writes or changes outside of `.beads`, unless it is kept from it."""
+"""Files that `bd init` writes or changes outside of `.beads`, unless told not to."""
 WITHOUT_BD = "Try `capsule setup-template --tracker=file`, which needs no bd."
 PATIENCE = 120.0
 
@@ -77,7 +77,7 @@ def make_project(
 ) -> Path:
     """Make a project of these files and one commit; return its absolute path.
 
-    Everything that could be in the way is checked first. If something fails later, what was made is removed again.
+    Obstacles are checked first. If something fails later, what was made is removed.
     """
     _check_prerequisites(tracker, [template / name for name in files])
     own = [*files, *([] if tracker == "none" else [".beads"])]
@@ -116,7 +116,7 @@ def _check_prerequisites(tracker: str, files: Sequence[Path]) -> None:
     if tracker == "bd" and not shutil.which("bd"):
         raise PrerequisiteMissing(
             "`bd` (beads) is not installed.",
-            f"Go without it: `capsule setup-template --tracker=file`. Or get it: {GET_BD}",
+            f"Do without it: `capsule setup-template --tracker=file`. Or get it: {GET_BD}",
         )
     if tracker == "bd" and (complaint := too_old(bd_version())):  # Capsule could not work with it later either
         raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: {GET_BD}")
@@ -158,7 +158,7 @@ def _remove(path: Path) -> None:
 
 
 def _bd_tracker(place: Path) -> None:
-    """Make beads before anything else is there: some versions commit what they find, and change common files."""
+    """Create beads first: some versions commit what they find, and change common files."""
     there = set(place.iterdir())
     _bd_init(place)
     if not (place / ".beads").is_dir():
@@ -215,7 +215,7 @@ def _bd(place: Path, *args: str) -> None:
 
 
 def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> None:
-    """Run a command to its end, and end whatever it leaves running. Its output goes to a file, not to a pipe."""
+    """Run a command to its end, and end its leftover processes. Its output goes to a file, not to a pipe."""
     name = f"`{' '.join(argv[:2])}`"
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Several items at once: what fails is told, and the others are done all the same; and the words behind their ids."""
+"""Handle several items: report failures and continue with the others; split ids from text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def do_in_turn(names: Sequence[str], do: Callable[[str], object]) -> int:
 
 
 def ids_and_words(words: Sequence[str]) -> tuple[list[str], str]:
-    """Split what was typed into ids and the answer: a last word that does not look like an id."""
+    """Split arguments into ids and the answer: a last word that does not look like an id."""
     if len(words) > 1 and not _looks_like_an_id(words[-1], words[0]):
         return [check_id(word) for word in words[:-1]], plain(words[-1])
     return [check_id(word) for word in words], ""

@@ -1,7 +1,7 @@
-"""Show where a mission stands: phases, claims against evidence, feedback.
+"""Show the state of a mission: phases, claims against evidence, feedback.
 
-It shows the status, each phase with its attempts, what the agent claimed and what Capsule verified, feedback for the
-next attempt, where worktree and logs are, and the command to type next.
+It shows the status, each phase with its attempts, the agent's claims and what Capsule verified, feedback for the next
+attempt, the paths of worktree and logs, and the next command.
 
   ✓ the claim holds      ✗ the claim is refuted, with the proof      ? it could not be checked
 
@@ -66,7 +66,7 @@ def summarize(project: Project, mission: str) -> MissionSummary:
 
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
-    """Return the state of a known mission; of an epic or a feature, name the missions of what it holds."""
+    """Return the state of a known mission; for an epic or a feature, name the missions of its items."""
     state = mission_state(project, name)
     below = [] if state.started else _held_by(project, name)
     if not below:
@@ -77,7 +77,7 @@ def find_mission(project: Project, name: str, verb: str) -> MissionState:
 
 
 def _held_by(project: Project, name: str) -> list[str]:
-    """List the tasks below it; none where the tracker cannot be read."""
+    """List the tasks below it; none if the tracker cannot be read."""
     try:
         tracker = tracker_if_there(project)
         members = tracker.under(name)

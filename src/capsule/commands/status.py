@@ -1,9 +1,9 @@
-"""List open items, what they wait for, and missions under way.
+"""List open items, their dependencies, and missions under way.
 
-A backlog is a list: in progress first, then blocked with the reason, ready (by impact, then age), and what is still to
-be scoped, researched or triaged. Beads are a tree of epics, features and tasks, with how much of each is done, and what
-a task is waiting for. Below: missions that are running, stopped, failed or need you, each with the command that helps.
-Nothing is changed, so it is safe during a run.
+A backlog is a list: in progress first, then blocked with the reason, ready (by impact, then age), and items that still
+have to be scoped, researched or triaged. Beads are a tree of epics, features and tasks, with the progress of each, and
+the dependencies of tasks. Below: missions that are running, stopped, failed or need you, each with the command that
+helps. Nothing is changed, so it is safe during a run.
 
   capsule status
   capsule status --only status=new,blocked,tag=ui     items that are new or blocked, and have this tag
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _done_lately(tracker: Tracker) -> Iterator[str]:
-    """Name what was done since yesterday."""
+    """Name the items finished since yesterday."""
     done = tracker.done_since(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - DAY)))
     named = [f"{item} {clean(title)}" for item, title in done[:MOST_DONE]]
     more = [f"and {len(done) - MOST_DONE} more"] if len(done) > MOST_DONE else []
@@ -110,7 +110,7 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
     """List the missions that are running, by their locks, and those that were begun and are not running.
 
-    `by_tracker`: it says itself at which phase an item stands, and what has halted.
+    `by_tracker`: the tracker itself has the phases of items and the halted ones.
     """
     pids = running(project, ids)
     begun = under_way(project, ids - pids.keys())

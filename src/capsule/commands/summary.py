@@ -1,4 +1,4 @@
-"""The closing words of missions, runs and campaigns: what happened, where it is, and what to type next."""
+"""The summaries of missions, runs and campaigns: what happened, the paths, and the next command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def say_summary(text: str, project: Project) -> None:
 
 
 def dressed(text: str, root: Path, stream: TextIO) -> str:
-    """Return a summary as it is printed: on a terminal folded and coloured, with a link where links are known."""
+    """Return the printed form of a summary: folded, coloured and with links on a terminal."""
     folded, style = fitted(text, stream), Style(stream)
     head, line_end, rest = folded.partition("\n")
     if tone := _SIGNS.get(head[:1]):
@@ -112,13 +112,13 @@ def _at_a_glance(summary: MissionSummary) -> str:
 
 
 def lies_of(missions: Iterable[MissionSummary]) -> str:
-    """Say how often agents claimed success wrongly: `3 lies caught`; '' where none did."""
+    """Count wrong claims of success: `3 lies caught`; '' if there were none."""
     wrong = [attempt for each in missions for attempt in each.all_attempts() if attempt.wrong_claim]
     return lies_words(len(wrong), sum(attempt.caught for attempt in wrong))
 
 
 def _uncommitted(project: Project) -> list[str]:
-    """Say in one line which files of the tracker are still to be committed, and how; nothing where none is."""
+    """Name the tracker's uncommitted files and the command to commit them, in one line."""
     paths = uncommitted_tracker_files(project)
     named, setting = shlex.join(paths), project.settings.tracker.commit
     command = f"git add -- {named} && git commit -m {shlex.quote(COMMIT_TRACKER)} -- {named}"
@@ -168,7 +168,7 @@ def _score(report: RunReport, project: Project) -> str:
 
 
 def _next_command(item_id: str, item: Item | None, why: str, project: Project) -> str:
-    """Return the command that helps an item which waits for a human, or for money: the one that `show` names."""
+    """Return the command that helps an item that waits for a person or for budget, as `show` names it."""
     if item and item.blocked and item.blocked.kind == "decision":
         return f"capsule approve {item_id}"
     with MissionReader(project) as reader:
@@ -186,7 +186,7 @@ def _next_command(item_id: str, item: Item | None, why: str, project: Project) -
 
 
 def campaign_summary(report: RunReport, root: str, project: Project) -> str:
-    """Sum up a campaign: how far everything is, what was not run and why."""
+    """Sum up a campaign: its progress, and the items that did not run, with the reasons."""
     rows = _rows(report, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}

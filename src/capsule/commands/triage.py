@@ -38,5 +38,5 @@ def limits(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
-    refuse_verb(project.tracker, "triage", "Its items are ready as they are: `capsule run` works through them.")
+    refuse_verb(project.tracker, "triage", "Its items need no triage: `capsule run` works through them.")
     return run_in_queue(project, request, args.output, triage=True)

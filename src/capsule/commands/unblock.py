@@ -1,6 +1,6 @@
 """Resume a blocked item, with notes for its next agent: a spelling of `capsule answer ID --notes`.
 
-The run under way goes on with it, else the next one does. Notes go to the next agent of its mission, until a phase
+The run under way continues with it, else the next one does. Notes go to the next agent of its mission, until a phase
 succeeds with them. If no mission waits, as with a bead that was blocked before work began, they become a comment, which
 people read and agents do not.
 

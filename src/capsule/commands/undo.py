@@ -1,4 +1,4 @@
-"""Take back the last verb that changed the backlog; again, the one before it.
+"""Undo the last command that changed the backlog; repeat to undo the one before.
 
 That is what `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete`, `close`
 and `reopen` did, for all items that were named, with commits that revert theirs in the backlog and its worklog, and
@@ -46,15 +46,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_a_merge(project: Project, mission: str) -> int:
-    """Say how a merge is reverted; a revert is work of its own, and its tests are to be run."""
+    """Print how to revert a merge; a revert is work of its own, and needs its tests to be run."""
     state = known_mission(project, mission)
     merged = state.facts.get("merged", "")
     if not merged:
-        hint = "`capsule undo` takes back the last verb that changed the backlog."
+        hint = "`capsule undo` undoes the last command that changed the backlog."
         raise Refused(f"{mission} is not merged, so there is no merge to revert.", hint)
     parents = project.git.commit(merged).parents
     say(f"{mission} was merged into {state.into} as {merged[:12]}. This reverts it:")
     say(f"  git switch {state.into} && git revert {'-m 1 ' if parents[1:] else ''}{merged[:12]}")
     say(f"  its changes:  git diff {merged[:12]}^1 {merged[:12]}")
-    say(f"  then take its item up again:  capsule reopen {mission}")
+    say(f"  then reopen its item:  capsule reopen {mission}")
     return 0

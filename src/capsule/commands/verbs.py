@@ -1,4 +1,4 @@
-"""The commands there are: name, module and one line about each."""
+"""The table of commands: name, module and one line about each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "step": Verb("step", "run one phase of an item, then stop"),
         "triage": Verb("triage", "assess every new item of the backlog"),
         "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),
-        "show": Verb("show", "show where a mission stands: phases, evidence, feedback"),
+        "show": Verb("show", "show the state of a mission: phases, evidence, feedback"),
         "report": Verb("report", "report on missions: claims, cost, diff (Markdown, page, card)"),
         "logs": Verb("logs", "show what the agents of a mission printed"),
         "abort": Verb("abort", "end a mission; keep its branch"),
@@ -36,16 +36,16 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "init": Verb("init", "create a backlog in this project"),
         "add": Verb("add", "add an item to the tracker: a backlog, or beads"),
         "import": Verb("import_items", "add many items: Markdown, CSV, or JSON of `gh issue list`"),
-        "status": Verb("status", "list open items, what they wait for, and missions under way"),
-        "questions": Verb("questions", "list what needs you, whole, with the commands that answer"),
+        "status": Verb("status", "list open items, their dependencies, and missions under way"),
+        "questions": Verb("questions", "list what needs you, in full, with the commands that answer"),
         "answer": Verb("answer", "answer what needs you: a question, a decision, a refuted claim"),
         "list": Verb("list", "list items, those with the given words; `ls` for short"),
         "explain": Verb("explain", "explain which item is next, and why the others are not"),
-        "edit": Verb("edit", "change what an item says: title, description, levels, tags"),
-        "depend": Verb("depend", "have items wait for others, or not any more"),
+        "edit": Verb("edit", "edit an item: title, description, levels, tags"),
+        "depend": Verb("depend", "add or remove dependencies of items"),
         "hold": Verb("hold", "put items on hold, with the reason"),
-        "reopen": Verb("reopen", "take items up again that are done, closed or have failed"),
-        "undo": Verb("undo", "take back the last verb that changed the backlog"),
+        "reopen": Verb("reopen", "reopen items that are done, closed or failed"),
+        "undo": Verb("undo", "undo the last command that changed the backlog"),
         "advance": Verb("advance", "move a backlog item to its next step, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
         "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),
@@ -92,7 +92,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "web": ("dashboard", "--web"),
     "settings": ("config",),
 }
-"""Other words for a command, where one is meant; with the options that it then has."""
+"""Aliases of a command, with their options."""
 _DROP = "An item: `capsule close ID --reason ...`. A mission's worktree and branch: `capsule clean ID`."
 _END = "`capsule stop ID` stops it and keeps progress; `capsule abort ID` ends its mission."
 HINTS = {
@@ -100,20 +100,20 @@ HINTS = {
     **dict.fromkeys(("kill", "pause", "quit"), _END),
     "reject": 'Say no and why: capsule answer ID --close "..."',
     "priority": "`capsule edit ID --priority N` sets it; `capsule explain` says what is next.",
-    "history": "`capsule report` tells what missions came to, `capsule list --all` lists what is done.",
+    "history": "`capsule report` reports on missions, `capsule list --all` lists finished items.",
     "diff": "`capsule questions` and `capsule report` name the git command that shows the changes.",
     "validate": "`capsule doctor` checks what is installed, `capsule config` the settings.",
     "check": "`capsule doctor` checks what is installed, `capsule config` the settings.",
-    "test": "`capsule doctor` says which test command is found.",
-    "open": "`capsule show ID` shows its mission, `capsule reopen ID` takes it up again.",
+    "test": "`capsule doctor` shows the test command.",
+    "open": "`capsule show ID` shows its mission, `capsule reopen ID` reopens it.",
     "watch": "`capsule dashboard` watches everything, `capsule logs ID -f` one mission.",
 }
-"""What to type instead of words that people guess, where several commands may be meant."""
+"""Hints for guessed words that may mean several commands."""
 OVERVIEW = "_overview"
 INTERNAL = {
     "_runner": Verb("runner", "run one mission for a queue", in_project=False),
     "_ids": Verb("ids", "print the ids of open items, for shells", in_project=False),
-    OVERVIEW: Verb("overview", "say where the project stands, and what to type next", in_project=False),
+    OVERVIEW: Verb("overview", "show the state of the project, and the next command", in_project=False),
 }
-"""What Capsule starts itself, or where nothing is typed, and no list names."""
+"""Hidden commands: started by Capsule itself, or without any word."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -23,7 +23,7 @@ from capsule.system.stop import interrupt
 
 
 class JournalWatcher:
-    """Look at the project's missions again and again. The thread that looks first owns what it opens."""
+    """Poll the project's missions. The thread that polls first owns the connection."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -46,7 +46,7 @@ class JournalWatcher:
 
 
 class MissionReader:
-    """Read the journal once: each stream when it is first asked for."""
+    """Read each stream of the journal once, on first use."""
 
     def __init__(self, project: Project) -> None:
         self.journal = project.journal(read_only=True)
@@ -83,7 +83,7 @@ class MissionReader:
         return history.summary(Presence(pid, place=place), now)
 
     def progress(self, now: str) -> Iterator[tuple[RunSummary, RunProgress]]:
-        """Estimate how far each run of several missions at a time is, from its own missions alone."""
+        """Estimate the progress of each run with several missions, from its own missions alone."""
         for stream in filter(is_run, self.journal.streams()):
             if self.journal.is_held(stream) and (run := self.run(stream, now)).jobs > 1:
                 missions = [self.summary(name, now) for name in run.missions]
@@ -91,7 +91,7 @@ class MissionReader:
                 yield run, progress_of(run, missions, missions, queued)
 
     def _place(self, mission: str, branch: str, pid: int) -> str | None:
-        """Return its place in the merge queue of a branch; '' where it has the turn."""
+        """Return its place in the merge queue of a branch; '' if it has the turn."""
         stream = merge_stream(branch)
         if pid and self.journal.holder(stream) == pid:
             return ""
@@ -110,7 +110,7 @@ class MissionReader:
 
 
 def end_of(file: Path, limit: int) -> str:
-    """Return the end of a file; '' where it was archived meanwhile."""
+    """Return the end of a file; '' if it was archived meanwhile."""
     try:
         return tail_bytes(file, limit).decode(errors="replace")
     except OSError:
@@ -120,7 +120,7 @@ def end_of(file: Path, limit: int) -> str:
 def ask_to_stop(journal: SqliteJournal, stream: str, shown: int | None = None) -> str:
     """Send SIGINT to the runner; return '' or why that was not possible.
 
-    The runner is looked up just before: the pid that was `shown` to somebody may belong to another process by now.
+    The runner is looked up again: the pid that was `shown` may belong to another process by now.
     """
     pid = journal.holder(stream)
     if pid is None:

@@ -39,7 +39,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def page_actions(project: Project) -> WebActions:
-    """Return what the page is handed: what the dashboard has, and a form for each command."""
+    """Return the functions for the page: those of the dashboard, and a form for each command."""
     return WebActions(
         dashboard=actions_for(project),
         printed=lambda mission: printed_of(project, mission),

@@ -1,4 +1,4 @@
-"""Make a form of each command, from what its parser takes: a new option is in the browser as soon as it is typed."""
+"""Make a form for each command from its parser, so that new options appear in the browser."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NOT_IN_A_BROWSER = {
     *("dashboard", "demo", "setup-template", "run-phase", "parse-signal", "completion", "version", "run-pipeline"),
     *("prep", "teardown"),
 }
-"""They need a terminal or stdin, or are about no project of one's own, or for scripts."""
+"""They need a terminal or stdin, work outside of a project, or are for scripts."""
 _STARTING = ("run",)
 _SHOWING = ("doctor", "show", "report", "logs", "config", "status", "explain", "list", "ls", "questions")
 _NOT_FOR_PEOPLE = {"help", "project_dir", "output", "no_tui", "follow", "json", "html", "format", "editor", "edit"}
-"""Options that say where output goes, or that need a terminal."""
+"""Options that choose the output, or need a terminal."""
 _COMMON = {
     "notes",
     "because",

@@ -1,7 +1,7 @@
 """A form for all questions at once, as Markdown: one section for each item, which may be left empty.
 
-The questions are comments, so whatever they say is no part of an answer. A section begins with `## ID:`, at any place;
-other headings are part of the answer.
+The questions are comments, so whatever they say is no part of an answer. A section begins at any line `## ID:`; other
+headings are part of the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ below its question, such as `approve` or `close: the reason`.
 -->
 """
 _WORDS = {"approve": "approve", "accept": "accept: why", "try-again": "retry", "close": "close: why"}
-"""By verb of an answer, what stands for it in a form."""
+"""The words that stand for an answer in a form, by its verb."""
 
 
 def render_form(questions: Sequence[Question]) -> str:

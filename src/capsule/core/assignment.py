@@ -23,7 +23,7 @@ class Exists(msgspec.Struct, frozen=True, omit_defaults=True, tag="exists", tag_
     unless_known: bool = False
     """Skip it if an item with the same title exists or was archived."""
     id: str = ""
-    """Of an item that comes back: the id that it had."""
+    """The id to restore, if the item comes back."""
 
 
 class Absent(msgspec.Struct, frozen=True, tag="absent", tag_field="what"):
@@ -36,7 +36,7 @@ class LogEntry(msgspec.Struct, frozen=True, tag="log_entry", tag_field="what"):
     """An entry of the project's worklog, newest on top."""
 
     month: str
-    """`2026-11`, which is the name of the file."""
+    """`2026-11`, the name of the file."""
     text: str
 
 

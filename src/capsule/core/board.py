@@ -47,7 +47,7 @@ def gather_board(
 
 
 def in_order(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
-    """Order what runs by when it was started; of the rest the newest comes first."""
+    """Sort running missions by their start, then all others, the newest first."""
     newest = sorted(missions, key=lambda view: (view.last, view.mission), reverse=True)
     by_age = sorted(newest, key=lambda view: (view.began, view.mission) if view.running else ("", ""))
     rest = {MissionStatus.READY: 2}

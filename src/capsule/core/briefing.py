@@ -36,17 +36,17 @@ class SandboxPaths(msgspec.Struct, frozen=True):
     protected: tuple[str, ...] = ()
     """Read-only again, although it lies inside what is writable."""
     stand_ins: tuple[tuple[str, str], ...] = ()
-    """(path, what the agent finds there instead): it may do with that what it likes."""
+    """(path, what the agent sees there instead), writable."""
     place: str = ""
     """The folder where the work is done, writable; in the sandbox it is seen at `at`, and nowhere else."""
     at: str = ""
     """The checkout's own path, where `place` is mounted; '' leaves `place` at its own."""
     shown: tuple[tuple[str, str], ...] = ()
-    """(path, what is seen there instead): files and folders that can be read only."""
+    """(path, what the agent sees there instead), read only."""
     layers: tuple[tuple[str, str], ...] = ()
     """(path, folder): the folder's content is seen there below a layer of this run's own that is thrown away."""
     hidden: tuple[str, ...] = ()
-    """Folders of which nothing is seen but what the others name, where no place is mounted over them."""
+    """Folders that are hidden, except for what the other fields name and a place that is mounted over them."""
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ def compose(
 
 
 def fitting(feedback: str, full_text_at: str) -> str:
-    """Cut feedback to what an agent can read in one go; the rest is in the file named."""
+    """Cut feedback to a length that an agent reads in one go, and name the file with all of it."""
     return cut(feedback, LONGEST_FEEDBACK, full_text_at)
 
 
@@ -140,7 +140,7 @@ def with_parts(values: Mapping[str, str], parts: Mapping[str, str]) -> dict[str,
 def prompt_values(
     state: MissionState, phase: str, result_path: str, *, paths: Sequence[str] = (), skills: bool = False
 ) -> dict[str, str]:
-    """Return every name a prompt may use; `paths` are the item's documents as they are found in the tree."""
+    """Return a value for every name that a prompt may use; `paths` are the item's documents in the tree."""
     item, plan = state.item, state.workflow.phase(phase)
     levels = {name: getattr(item.assessment, name) for name in item.assessment.__struct_fields__}
     values = {
@@ -171,15 +171,15 @@ DEPTHS = ("light", "medium", "deep")
 
 
 def depth(assessment: Assessment) -> str:
-    """Return how far research and design should go: by size or complexity, whichever asks for more.
+    """Return how far research and design should go, by the larger of size and complexity.
 
-    An unknown one asks for a medium depth.
+    Unknown counts as medium.
     """
     return DEPTHS[max(LEVELS.get(level or "medium", 2) for level in (assessment.size, assessment.complexity)) - 1]
 
 
 def fenced(text: str) -> str:
-    """Put untrusted words in a fence longer than any that they hold; nothing stays nothing."""
+    """Put untrusted words into a fence longer than any fence in them; leave empty text empty."""
     words = without_controls(text).strip("\n")
     if not words.strip():
         return ""

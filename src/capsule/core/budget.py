@@ -1,7 +1,7 @@
-"""Add up what agents used, and compare it with what they may: money, tokens and time.
+"""Add up what agents used, and compare it with their limits: money, tokens and time.
 
-Not every CLI says what it costs, and one that was ended says less. Such runs are counted apart: a sum with some of them
-in it is a lower bound, a sum of nothing else is unknown, and neither is ever shown as zero.
+Not every CLI reports its cost, and one that was killed reports less. Such runs are counted apart: a sum with some of
+them in it is a lower bound, a sum of nothing else is unknown, and neither is ever shown as zero.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     runs: int = 0
     usd: float = 0.0
     priced: int = 0
-    """How many of the runs said what they cost."""
+    """How many of the runs reported their cost."""
     tokens: int = 0
     counted: int = 0
-    """How many of the runs said how many tokens they took."""
+    """How many of the runs reported their tokens."""
     seconds: float = 0.0
 
     def plus(self, usage: Usage | None) -> Spending:
-        """Add one run; nothing is known of one whose end was never reported."""
+        """Add one run; one whose end was never reported counts as unknown."""
         usage = usage or Usage()
         known = [count for count in (usage.tokens_in, usage.tokens_out) if count is not None]
         return Spending(
@@ -59,7 +59,7 @@ def total(parts: Iterable[Spending]) -> Spending:
 
 
 def overdrawn(spent: Spending, allowed: Allowance) -> str:
-    """Return what is used up, in words; '' where there is something left of everything."""
+    """Return the limits that are used up, in words; '' if there are none."""
     if allowed.usd is not None and spent.usd >= allowed.usd:
         return f"{_usd(spent.usd)} of {_usd(allowed.usd)}"
     if allowed.tokens is not None and spent.tokens >= allowed.tokens:
@@ -84,7 +84,7 @@ def least(*amounts: float | None) -> float | None:
 
 
 def limits_in_words(allowed: Allowance) -> str:
-    """Describe a limit as `$10.00, 1,000,000 tokens, 2 h`; '' where there is none."""
+    """Describe a limit as `$10.00, 1,000,000 tokens, 2 h`; '' if there is none."""
     usd = _usd(allowed.usd) if allowed.usd is not None else ""
     tokens = f"{allowed.tokens:,} tokens" if allowed.tokens is not None else ""
     return ", ".join(filter(None, (usd, tokens, duration(allowed.seconds) if allowed.seconds is not None else "")))
@@ -98,7 +98,7 @@ def in_words(spent: Spending) -> str:
 
 
 def cost_so_far(missions: Sequence[Spending]) -> str:
-    """Describe what missions of one kind that are done have cost; unknown where there is none, or nobody reported."""
+    """Describe the cost of the finished missions of one kind; unknown if none is finished or none reported."""
     if not missions:
         return "unknown (none is done yet)"
     spent, number = total(missions), len(missions)
@@ -108,7 +108,7 @@ def cost_so_far(missions: Sequence[Spending]) -> str:
 
 
 def price(usage: Usage | None) -> str:
-    """Describe what one run cost, as far as it said: `$0.12, 12,300 tokens`."""
+    """Describe the reported cost of one run: `$0.12, 12,300 tokens`."""
     spent = Spending().plus(usage)
     known = [_usd(spent.usd)] if spent.priced else []
     return ", ".join(known + ([f"{spent.tokens:,} tokens"] if spent.counted else []))

@@ -1,4 +1,4 @@
-"""How honest, how good and how dear each agent is: its attempts in all missions of a report, by agent and model."""
+"""Compare agents: honesty, quality and cost over all missions of a report, by agent and model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
     refuted: int
     """How many of these claims the evidence contradicted."""
     phases: int
-    """How many phases it was the first to end, reviews apart: a review that sends work back does what it is for."""
+    """How many phases it ended first. Reviews do not count: one that sends work back does its job."""
     first_pass: int
     """How many of those passed, and never had to be done again."""
     merged: int
-    """How many missions that were delivered it took part in."""
+    """How many delivered missions it took part in."""
     spending: Spending
-    """For all it did, also for what was not delivered."""
+    """The cost of all its attempts, delivered or not."""
 
     @property
     def refuted_rate(self) -> float | None:
@@ -43,7 +43,7 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usd_per_merged(self) -> float | None:
-        """None where nothing of it was delivered, or a part of the cost is unknown."""
+        """Return None if nothing was delivered, or if a part of the cost is unknown."""
         known = self.merged and self.spending.priced == self.spending.runs
         return self.spending.usd / self.merged if known else None
 

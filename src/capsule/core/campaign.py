@@ -1,7 +1,7 @@
-"""Treat an epic or a feature as one: what it holds, what is left to do, how far it is, what can be closed.
+"""Treat an epic or a feature as one unit: its items, its open work, its progress, and containers to close.
 
-Items point to their parents and know whom they hold; everything here is worked out from that, each time anew. A cycle
-of parents ends where it began.
+Items name their parents and children; everything here is computed from that on each call. A cycle of parents ends where
+it began.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from capsule.core.item import Item, Status
 from capsule.core.text import one_line, shortened
 
 LONGEST_ACCOUNT = 8 * 1024
-"""In bytes: what an agent is told of the work before its own."""
+"""The most an agent is told of earlier work, in bytes."""
 _LONGEST_LINE = 600
 
 
@@ -52,9 +52,9 @@ def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
 
 
 def unfinished(item: Item, known: Mapping[str, Item]) -> Iterator[tuple[str, str]]:
-    """Yield what must be done first, each with who depends on it: the item, or one that holds it.
+    """Yield what must be done first, each with the item that depends on it: this one, or one above it.
 
-    A holder's dependency on something it holds itself says only when the holder is done.
+    A container's dependency on something inside it only says when the container is done.
     """
     for other in item.dependencies:
         if other in known:
@@ -68,7 +68,7 @@ def unfinished(item: Item, known: Mapping[str, Item]) -> Iterator[tuple[str, str
 
 
 def to_do(members: Iterable[Item]) -> list[Item]:
-    """Return what is still to be worked on."""
+    """Return the items that are not done."""
     return [item for item in members if item.status is not Status.DONE and not is_container(item)]
 
 
@@ -123,9 +123,9 @@ def closing_words(item: Item, members: Sequence[Item]) -> str:
 
 
 def account(item: Item, deeds: Iterable[FinishedWork], family: Mapping[str, Item], limit: int = LONGEST_ACCOUNT) -> str:
-    """List what was done before this item, a line each: the nearest family first, in each the newest last.
+    """List the work done before this item, one line each: the nearest relatives first, the newest last.
 
-    What there is no room for is left out: of the family farthest away first, and there the oldest first.
+    If there is no room for all, the most distant and then the oldest are left out.
     """
     ranked = sorted(deeds, key=lambda deed: (_distance(item, deed.item, family), deed.at))
     lines = {}
@@ -151,6 +151,6 @@ def _left_out(number: int) -> str:
 
 
 def _distance(one: Item, other: Item, family: Mapping[str, Item]) -> int:
-    """Return how far up the first common holder is."""
+    """Return the number of levels up to the first common container."""
     above = {each.id for each in ancestors(other, family)}
     return next((steps for steps, each in enumerate(ancestors(one, family)) if each.id in above), len(family))

@@ -41,7 +41,7 @@ class Canary(msgspec.Struct, frozen=True):
 def canary(
     path: str, source: bytes, mark: str, fresh: Collection[str], old: Collection[str] = ()
 ) -> tuple[Canary, bytes] | None:
-    """Set canaries into a test file; None where no grammar, or no test in it, is known.
+    """Put canaries into a test file; None if it has no known grammar or no known test.
 
     `mark` is random: it names the test that is added, and chooses among the expected values there are. `fresh` are the
     bare names of the tests that are new, and `old` of those that are not: one value is changed in one of them.
@@ -92,7 +92,7 @@ def silent(
     """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.lines`.
 
     `fresh` are the new tests: one of them has to fail where a file does not say what its tests are called. `places` are
-    the only files to ask about.
+    the only files to check.
     """
     red = report.names(*RED)
     bare = {split_name(name)[1] for name in red}
@@ -114,7 +114,7 @@ def silent(
 def old_test_files(
     base: Baseline, now: TestReport, files: Collection[str], changed: Collection[str], seed: str
 ) -> Iterator[tuple[str, set[str]]]:
-    """Yield test files that a change did not touch, and the bare names of their tests, all of which pass.
+    """Yield test files that a change did not touch, with the bare names of their passing tests.
 
     `files` are those to choose from. Files near what was `changed` come first, and `seed` decides on the rest.
     """
@@ -189,7 +189,7 @@ def _failing_test(path: str, source: bytes, mark: str) -> str:
 
 
 _PROGRAMS = ("c", "cpp")
-"""Here a test is a program, or a macro that no grammar knows: what it is called stands elsewhere."""
+"""Here a test is a program, or a macro that no grammar knows: its name is in another file."""
 _ASSERTS = rb"(?i)\w*(?:assert|expect|check|require|verify)\w*"
 _ASKS_EQUAL = rb"(?i)\w*(?:_|assert|expect|check)_?(?:int_|str_)?(?:eq|equal|equals)(?:_\w+)?"
 _GIVES_UP = rb"\breturn\s+(?!0\s*;)|\bexit\s*\(\s*(?!0)|\babort\b|(?i:fail)"
@@ -207,7 +207,7 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
 
 
 def _asserted(root: Node) -> Iterator[Node]:
-    """Yield the literals that a program insists on: in `assert(a == 1 && …)`, or in `if (a != 1 || …) return 1;`."""
+    """Yield the literals that a program requires: in `assert(a == 1 && …)`, or in `if (a != 1 || …) return 1;`."""
     for node in walk(root):
         if node.type == "if_statement":
             condition, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
@@ -273,11 +273,11 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
 
 
 _Above = tuple["Node", "_Above"] | None
-"""What a node stands in, inner ones first: to ask a node for its parent is slow."""
+"""The ancestors of a node, inner ones first: asking a node for its parent is slow."""
 
 
 def _inside(test: Definition, above: _Above) -> Iterator[Node]:
-    """Yield what stands around a node, up to its test."""
+    """Yield the ancestors of a node, up to its test."""
     while above is not None and above[0].start_byte >= test.start:
         yield above[0]
         above = above[1]
@@ -287,7 +287,7 @@ _PERHAPS = re.compile(
     r"(?:if|for|while|try|match|switch|case|with|when|unless|rescue|conditional|ternary|list|set|dictionary|generator)"
     r"_?\w*|enhanced_for_statement|boolean_operator|binary_expression|not_operator|unary_expression"
 )
-"""Nodes that may not do what they hold, or stand for its opposite."""
+"""Nodes whose content may be skipped or negated."""
 _BODY = re.compile(r"\w*(?:function|lambda|closure|method_de|func_literal|method$)\w*|do_block")
 
 
@@ -298,7 +298,7 @@ def _is_always_reached(above: _Above, test: Definition) -> bool:
 
 
 def _has_to_fail(above: _Above, test: Definition) -> bool:
-    """Tell whether a failing assertion is what a test asks for: with another value it fails just the same."""
+    """Tell whether a test expects an assertion to fail: then it also fails with another value."""
     mark = test.node.prev_sibling
     while mark is not None and mark.type == "attribute_item":
         if b"should_panic" in (mark.text or b""):
@@ -351,7 +351,7 @@ _SIDES = 2
 
 
 def _asks_equal(called: bytes) -> bool:
-    """Tell whether what is called compares two values, or is a matcher of what is expected; not its opposite."""
+    """Tell whether a call compares two values, or matches an expected one, without negation."""
     if re.fullmatch(_EQUAL_CALLS, called):
         return True
     expects = re.match(rb"(?:\w+\.)?expect\b", called) is not None or b".should." in called
@@ -382,7 +382,7 @@ _READERS = {
 
 
 def _first_value(call: Node, *names: bytes) -> Node | None:
-    """Return the literal that is given first to a call of one of these names, in Ruby or PHP."""
+    """Return the first argument of a call with one of these names, in Ruby or PHP, if it is a literal."""
     called = call.child_by_field_name("method") or call.child_by_field_name("name")
     given = call.child_by_field_name("arguments")
     if called is None or called.text not in names or given is None or not given.named_children:
@@ -393,7 +393,7 @@ def _first_value(call: Node, *names: bytes) -> Node | None:
 
 
 def _asks_in_ruby(matcher: Node) -> bool:
-    """Tell whether a matcher is what something is expected `to` be, by itself."""
+    """Tell whether a matcher is the only argument of `to`."""
     given = matcher.parent
     asks = given.parent if given is not None and given.type == "argument_list" else None
     method = asks.child_by_field_name("method") if asks is not None else None

@@ -96,7 +96,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     accept: str = ""
     """Of a stop: the check whose refutation a person may accept."""
     findings: tuple[Finding, ...] = ()
-    """Of a review: all its findings, as they stand now."""
+    """Of a review: all its findings, in their current state."""
 
     @property
     def keeps_the_work(self) -> bool:
@@ -134,7 +134,7 @@ def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...
 
 
 def objections(item: Item, guardrails: Guardrails) -> tuple[str, ...]:
-    """Return why an item is not ready by itself; nothing where it is."""
+    """Return why an item does not become ready by itself; empty if it does."""
     return vetoes(item, Signal(verdict=Verdict.PASS), guardrails)
 
 
@@ -210,7 +210,7 @@ def _decided(
 
 
 def _has_findings(phase: Phase) -> bool:
-    """Tell whether an agent judges here in words that everybody may read."""
+    """Tell whether an agent reviews here, and its findings are no secret."""
     return bool(phase.prompt) and phase.role in (Role.REVIEW, Role.SOLO) and phase.writes != EXAM
 
 
@@ -233,7 +233,7 @@ def _with_findings(phase: Phase, signal: Signal, made: Decision, findings: Mappi
 
 
 def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping[str, int]) -> Evidence | None:
-    """Return the evidence that was seen so often that another try is no use."""
+    """Return the evidence that was refuted too often for another try."""
     for piece in refuted(evidence):
         seen = refutations.get(refutation_key(phase.name, piece.check), 0)
         if piece.patience is not None and seen >= piece.patience:
@@ -242,7 +242,7 @@ def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping
 
 
 def _closed(signal: Signal, *, trusts_done: bool) -> Decision:
-    """Close a duplicate, which was looked up; that something is done already, a person confirms."""
+    """Close a verified duplicate; park an item that its agent calls done, for a person to confirm."""
     if signal.duplicate_of:
         return Decision(Move.CLOSE, signal.verdict, duplicate_of(signal.duplicate_of))
     said = signal.summary or "no reason was given"
@@ -268,7 +268,7 @@ tests, and leave the code as it is: each test that you add or change has to pass
 def _to_be_mended(
     workflow: Workflow, phase: Phase, planned: Decision, evidence: tuple[Evidence, ...], used: Mapping[str, int]
 ) -> Decision:
-    """Send the work to the phase that writes what has to be mended; where there is none, the row's own move stands."""
+    """Send the work to the phase that writes what has to be mended; without one, keep the row's own move."""
     piece = mend_of(evidence)
     assert piece
     counter, writer = MENDING + piece.check, workflow.writer(piece.mend, phase.name)
@@ -297,7 +297,7 @@ def _setback(workflow: Workflow, phase: Phase, planned: Decision, used: Mapping[
 
 
 def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
-    """Return one line: the claim that did not hold, or the first thing that was said."""
+    """Return one line: the refuted claim, or the first line of the agent's words."""
     for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
         return f"it claimed that {piece.claimed}, and {piece.observed}"
     lines = [line.strip() for line in (signal.feedback or signal.summary).splitlines() if line.strip()]

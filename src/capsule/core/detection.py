@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 Reader = Callable[[str], str]
-"""The text of a file in the base, or '' where there is none."""
+"""The text of a file in the base; '' if it does not exist."""
 
 
 class Snapshot(NamedTuple):
-    """The files of a tree, or of a folder in it, seen as if it were all."""
+    """The files of a tree, or of one folder in it as if there were nothing else."""
 
     files: frozenset[str]
     read: Reader
@@ -30,16 +30,16 @@ class Snapshot(NamedTuple):
 class Ecosystem(NamedTuple):
     name: str
     command: Callable[[Snapshot], str]
-    """Return the command that runs the tests of a folder; '' where it is none of this kind."""
+    """Return the command that runs the tests of a folder; '' if it is not of this kind."""
     globs: tuple[str, ...]
-    """What test files are called, and what belongs to them."""
+    """Globs of test files and of what belongs to them."""
     program: str = ""
-    """The first word of commands that belong here."""
+    """The first words of its commands."""
     tests_in_sources: bool = False
 
 
 class Detection(NamedTuple):
-    """The command that was found, and which files are tests; an empty command where nothing was found."""
+    """The command that was found, and which files are tests; an empty command if nothing was found."""
 
     command: str = ""
     globs: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ _NODE_TESTS = (
 )
 _JVM_TESTS = ("**/src/test/**", "**/src/*Test/**", "**/src/it/**")
 _OTHER_TESTS = (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testdata/**", "*_spec.rb")
-"""Where a runner of tasks says nothing of what it runs."""
+"""The test globs of a task runner that does not name what it runs."""
 
 
 def _pytest(folder: Snapshot) -> str:
@@ -76,7 +76,7 @@ def _pytest(folder: Snapshot) -> str:
 
 _MOST_READ = 20
 _FOR_PYTEST = r"(?m)^(?:import pytest\b|from pytest\b|(?:async )?def test_)"
-"""Tests are functions, or name pytest: unittest would find nothing in them."""
+"""The tests are functions or import pytest, so unittest would find nothing."""
 _PYTHON_MANIFEST = r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|[^/]*requirements[^/]*\.txt|Pipfile"
 
 
@@ -115,7 +115,7 @@ def _npm(folder: Snapshot) -> str:
 
 
 def _node(folder: Snapshot) -> str:
-    """Return the runner that tests are written for, where no script runs them: one that is installed, or node's own."""
+    """Return the runner for tests that no script runs: an installed one, or node's own."""
     manifest = _parsed(folder.read("package.json"))
     tests = sorted(name for name in _node_files(folder, manifest) if re.fullmatch(_NODE_FILES, name))
     if any(re.search(_FOR_NODE, folder.read(name)) for name in tests[:_MOST_READ]):
@@ -222,7 +222,7 @@ def _marked_by(name: str, command: str) -> Callable[[Snapshot], str]:
 
 
 def _where(names: Sequence[str], pattern: str, command: str) -> Callable[[Snapshot], str]:
-    """Name a command for folders in which the first of these files that is there says something."""
+    """Return the command for folders where the first existing one of these files matches."""
     return lambda folder: command if re.search(pattern, next(filter(None, map(folder.read, names)), "")) else ""
 
 

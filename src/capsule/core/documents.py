@@ -24,9 +24,9 @@ from capsule.core.item import Item
 from capsule.core.syntax import language_of
 
 ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
-"""Other names that a kind of document is accepted under, where the usual one is missing."""
+"""Other names that are accepted for a kind of document if the usual one is missing."""
 PLANS = ("PRD", "DESIGN", "SPEC")
-"""Kinds of documents that say what will be changed."""
+"""Kinds of documents that describe the change."""
 FOLDERS = ("changes/", "_ideas/")
 PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
@@ -39,9 +39,9 @@ _OPEN_BOX = re.compile(r"^([ \t]*(?:[-*+]|\d{1,9}[.)]) \[) (\] )", re.MULTILINE)
 _BOX = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)]) \[([ xX])\] ")
 _LABEL = re.compile(r"(?:\*\*|__)([^*_]{1,80}?):?(?:\*\*|__):?")
 _COUNTED = ("task", "verification")
-"""How parts of a phase begin whose boxes count; others are about later, or about nobody's work."""
+"""Beginnings of the parts of a phase whose boxes count; other parts describe later work."""
 LARGEST = 1024 * 1024
-"""Longer documents are read no further: nobody writes one by hand."""
+"""Longer documents are cut here: nobody writes them by hand."""
 _FENCE = re.compile(r"^\s*(```|~~~)")
 COMPLETE = "complete"
 
@@ -53,7 +53,7 @@ def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
 
 
 def is_of_another_item(mission: str, path: str) -> bool:
-    """Tell whether a path belongs to the documents of an item that this mission is not about."""
+    """Tell whether a path belongs to the documents of an item outside this mission."""
     item = re.match(r"([A-Za-z]+-)[0-9]+", mission)
     found = re.match(r"(?:changes|_ideas)/(([A-Za-z]+-)[0-9]+)_", path)
     return item is not None and found is not None and found[2] == item[1] and found[1] != item[0]
@@ -83,13 +83,13 @@ def is_document(path: str, test_globs: Sequence[str] = ()) -> bool:
 
 
 def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
-    """Return the item's folder: the first there is, else the one its title asks for."""
+    """Return the item's folder: the first existing one, else one named by its title."""
     there = (p.split("/")[1] for p in own_documents(item.id, paths) if p.startswith("changes/"))
     return f"changes/{next(filter(_quotable, there), named(item))}"
 
 
 def idea_path(item: Item, paths: Iterable[str] = ()) -> str:
-    """Return the item's idea file: the first there is, else the one its title asks for."""
+    """Return the item's idea file: the first existing one, else one named by its title."""
     return next(filter(_quotable, idea_paths(item.id, paths)), f"_ideas/{named(item)}.md")
 
 
@@ -98,7 +98,7 @@ def idea_paths(item_id: str, paths: Iterable[str]) -> list[str]:
 
 
 def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
-    """Return a document of the item: where it is, else where it is to be written."""
+    """Return the path of an item's document, or the path to write it to."""
     paths = own_documents(item.id, paths)
     folder = change_folder(item, paths)
     there = filter(_quotable, artefact_paths(item.id, kind, paths))
@@ -106,7 +106,7 @@ def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
 
 
 def artefact_paths(item_id: str, kind: str, paths: Iterable[str]) -> list[str]:
-    """Return every document of a kind in the item's folders; other names count only if there is none of this."""
+    """Return every document of a kind in the item's folders; other names count only if none has this one."""
     paths = own_documents(item_id, paths)
     for name in (kind, *ALSO_READ.get(kind, ())):
         found = [p for p in paths if re.fullmatch(rf"changes/[^/]+/[^/]*_{re.escape(name)}\.md", p)]
@@ -140,7 +140,7 @@ class SpecPhase(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Tell whether it is not marked complete, or has tasks left."""
+        """Tell whether it is not marked complete or has open tasks."""
         status = _STATUS.search(self.text)
         return bool(_count(self.text.splitlines()).open) or status is None or status.group(2).lower() != COMPLETE
 
@@ -166,7 +166,7 @@ class Boxes(NamedTuple):
 
 
 def boxes_of(document: str) -> Boxes:
-    """Count the boxes of a SPEC: in its phases, under Tasks and Verification; all of them where it has no phases."""
+    """Count the boxes of a SPEC: in its phases, under Tasks and Verification; all of them if it has no phases."""
     phases = phases_of(document)
     if not phases:
         return _count(document[:LARGEST].splitlines(), everywhere=True)
@@ -175,7 +175,7 @@ def boxes_of(document: str) -> Boxes:
 
 
 def _count(lines: Sequence[str], *, everywhere: bool = False) -> Boxes:
-    """Count boxes up to a label or heading that is about something else, and again below one of Tasks."""
+    """Count boxes up to another label or heading, and again below a heading of tasks."""
     opened, found, counts, fence = 0, 0, True, ""
     for line in lines:
         if mark := _FENCE.match(line):

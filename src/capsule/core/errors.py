@@ -1,4 +1,4 @@
-"""Errors that a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
+"""Errors that a user can fix. Everything else is data (something outside went wrong) or a bug in Capsule."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Overlap(Refused):
         self.named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         super().__init__(
             f"Your checkout has uncommitted edits of {self.named}, which this would change.",
-            "Commit your edits, or put them away; then run the same command again.",
+            "Commit or stash your edits, then run the same command again.",
         )
 
 
@@ -80,7 +80,7 @@ class BranchMoved(CapsuleError):
 
 
 class TwinClosed(CapsuleError):
-    """The item that another one is closed as a duplicate of was closed itself meanwhile: both would be gone."""
+    """The original of a duplicate was closed meanwhile, so closing the duplicate would lose both."""
 
 
 class WorkspaceBroken(CapsuleError):
@@ -103,7 +103,7 @@ def lost_objects_of(mission: str) -> Iterator[None]:
     try:
         yield
     except ObjectLost as lost:
-        lost.hint = f"Bring it back from a copy that is whole, or start over: capsule run {mission} --fresh"
+        lost.hint = f"Restore it from an intact copy, or start over: capsule run {mission} --fresh"
         raise
 
 
@@ -126,11 +126,11 @@ class Paused(CapsuleError):
 
 
 class RunnerDied(CapsuleError):
-    """The process of a mission was killed, or ended in disorder; recorded progress is kept."""
+    """The process of a mission was killed or crashed; recorded progress is kept."""
 
 
 class NotYet(CapsuleError):
-    """Other agents of the run are at work with all that is left of its budget: wait until one of them has ended."""
+    """Other running agents hold the rest of the run's budget: wait until one of them has ended."""
 
     exit_code = 0
 

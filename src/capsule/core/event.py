@@ -59,7 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exam: str = "keep"
     """As in the settings: `keep` or `drop`."""
     detect: bool = False
-    """Whether no test command was found, and it is looked for again once there are tests."""
+    """Whether no test command was found, so that the search is repeated once there are tests."""
     first_tests: bool = False
     """Whether the test command was found in the work itself: the base has no tests."""
 
@@ -105,7 +105,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The failure of the agent, if there was one."""
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = {}
-    """Values that a later step needs from an action: a commit, a path, a reference."""
+    """Values of an action for a later step: a commit, a path, a reference."""
     exam: tuple[ExamTest, ...] = ()
     """The tests that an examiner wrote."""
 
@@ -283,7 +283,7 @@ class Limited(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="li
     mission: str
     """The mission that found it."""
     epoch: int
-    """The claim that its mission is run by: with another, or none, nobody waits for it any more."""
+    """The claim that its mission is run by: with another or none, the wait is over."""
     failure: Failure
     seconds: float
 
@@ -337,19 +337,19 @@ class RunStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class JobsSet(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="jobs_set"):
-    """Somebody changed how many missions the run may work on at the same time, while it runs."""
+    """A person changed how many missions the run may work on at the same time."""
 
     jobs: int
 
 
 class StopAsked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stop_asked"):
-    """Somebody asked for one mission to stop: the run goes on with the others, and does not take it up again."""
+    """A person stopped one mission: the run continues with the others and does not take it up again."""
 
     mission: str
 
 
 class AnswerGiven(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="answer_given"):
-    """A person has let an item go on: the run takes it up again, if it had left it alone."""
+    """A person resumed an item: the run takes it up again if it had skipped it."""
 
     mission: str
 
@@ -361,7 +361,7 @@ class Taken(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="take
 
 
 class Closing(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_closing"):
-    """The run starts no agent any more, and ends once those at work have ended."""
+    """The run starts no more agents, and ends when the running ones have ended."""
 
     why: str
 
@@ -390,14 +390,14 @@ class Stacked(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="st
 
     mission: str
     commit: str
-    """'' where it does not go together with them; those behind are built without it."""
+    """'' if it conflicts with them; those behind it are built without it."""
     tree: str
     onto: str
     """The commit that it was built on."""
     under: str
     """The tree of that commit."""
     gate: str = ""
-    """Names how its merge is tested: only those that are tested alike are tested together."""
+    """Identifies how its merge is tested: only merges with the same value are tested together."""
 
 
 class Batched(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="batched"):
@@ -408,9 +408,9 @@ class Batched(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ba
     tree: str
     green: bool
     commit: str = ""
-    """The one commit that brings them all, where they are merged together."""
+    """The one commit that merges them all."""
     gate: str = ""
-    """Names how they were tested."""
+    """Identifies how they were tested."""
     seconds: float = 0.0
 
 
@@ -470,11 +470,11 @@ class Advanced(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="p
     """Progress of a run: how many items below this one are done, at any depth."""
 
     item: str
-    """'' where several missions run at a time without an epic or a feature that holds them."""
+    """'' if several missions run at a time outside an epic or feature."""
     title: str
     done: int
     of: int
-    """Without an item: all that the run has taken, and all that it can still work on."""
+    """Without an item: all that the run has taken up and can still take up."""
 
 
 class Discovered(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
@@ -545,9 +545,9 @@ CAMPAIGN = f"{RUN}campaign-"
 MERGES = f"{RUN}merges-"
 """Prefix of the stream of a merge queue, followed by its branch."""
 LIMITS = f"{RUN}limits"
-"""The stream of limits that missions found, for all that use the same agent."""
+"""The stream of provider limits, shared by all missions with the same agent."""
 CONTROL = f"{RUN}control"
-"""The stream of what people asked of runs while they ran."""
+"""The stream of requests that people made to running runs."""
 
 
 def is_mission(stream: str) -> bool:
@@ -563,7 +563,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 @cache
 def _decoder() -> msgspec.json.Decoder[Event]:
-    """Return the decoder of all events, which takes its time to make: many commands read none."""
+    """Build the decoder of all events once: that is slow, and many commands read no events."""
     return msgspec.json.Decoder(Event)
 
 

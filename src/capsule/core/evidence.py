@@ -12,7 +12,7 @@ import msgspec
 
 
 class Colour(StrEnum):
-    """Result of the test command; green, red and empty are facts about a tree that may be used again."""
+    """Result of the test command; green, red and empty are facts about a tree and are cached."""
 
     GREEN = "green"
     RED = "red"
@@ -20,7 +20,7 @@ class Colour(StrEnum):
     TIMED_OUT = "timed out"
     NOT_RUN = "not run"
     NO_RESULT = "no result"
-    """It was killed from outside: that says nothing about the tree."""
+    """Killed from outside, which says nothing about the tree."""
 
 
 REUSABLE = (Colour.GREEN, Colour.RED, Colour.EMPTY)
@@ -37,18 +37,18 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     tail: str = ""
     log: str = ""
     tests: int = 0
-    """How many tests told their names; 0: it is known by its exit code only."""
+    """How many tests reported their names; 0 if only the exit code is known."""
     passed: int = 0
     failing: tuple[str, ...] = ()
-    """The first of those that failed."""
+    """The first failed tests."""
     edits: tuple[str, ...] = ()
-    """What was changed in the tree for this run, one line each: a mutant, canaries."""
+    """Changes to the tree for this run, one line each: a mutant, canaries."""
     beside: bool = False
     """Whether other missions ran on this machine meanwhile."""
     alone: bool = False
-    """Whether it was asked again while no other tests ran, because it was red beside other missions."""
+    """Whether it was run again alone, because it was red while other missions ran."""
     report: str = ""
-    """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
+    """The hash of the mission's `report-<key>.json`, which holds the result of each test."""
 
 
 class EvidenceStatus(StrEnum):
@@ -56,16 +56,16 @@ class EvidenceStatus(StrEnum):
     REFUTED = "refuted"
     UNVERIFIED = "unverified"
     ACCEPTED = "accepted"
-    """It was refuted, and a person took it as it is, in writing."""
+    """It was refuted, and a person accepted it in writing."""
 
 
 class ExamTest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One test of an exam, by somebody who saw neither the code nor its tests. The coder never sees `code`."""
+    """One test of an exam, by an agent that saw neither the code nor its tests. The coder never sees `code`."""
 
     id: str
-    """`E1`, `E2` …: all that the coder hears of its name."""
+    """`E1`, `E2` …: the only name that the coder sees."""
     criterion: str
-    """What was asked for, in the examiner's words."""
+    """The requirement, in the examiner's words."""
     input: str
     expected: str
     file: str
@@ -86,16 +86,16 @@ class ExamMark(StrEnum):
 
 
 class ExamResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of one test of an exam."""
+    """The result of one test of an exam."""
 
     id: str
     mark: ExamMark
     seen: str = ""
-    """Of one that fails: what the code did. Of the others: why they do not count."""
+    """For a failed test: what the code did. For others: why they do not count."""
 
 
 class ProofPart(StrEnum):
-    """A place in the line that sums up what was proven of a mission, in the order of that line."""
+    """A part of the one-line summary of a mission's proof, in order."""
 
     RED = "red"
     MENDED = "mended"
@@ -122,8 +122,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     instead: str = ""
     """The reason given when the item stops because of `patience`."""
     mend: str = ""
-    """What has to be mended, such as `tests`: refuted work goes to the phase that writes it. Empty: to whoever the
-    role says."""
+    """What has to be mended, such as `tests`: refuted work goes to the phase that writes it. Empty: as the role says.
+    """
     survivors: tuple[str, ...] = ()
     """The mutants that no test noticed, one line each."""
     not_covered: tuple[str, ...] = ()
@@ -133,17 +133,17 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: str = ""
     """Of a refuted claim: identifies what was judged, so that a person can accept it for that and nothing else."""
     harmless: bool = False
-    """Whether a refutation is only shown: it is a sign, and costs nothing."""
+    """Whether a refutation is only shown, as a sign, and costs no retry."""
     exam: tuple[ExamResult, ...] = ()
-    """What came of each test of the exam."""
+    """The results of the exam's tests."""
     proven: dict[str, str] = {}
-    """What it adds to the line that sums up a mission, by its place there: `red by name (3 new)`."""
+    """What it adds to the one-line summary of the proof, by part: `red by name (3 new)`."""
     tests: dict[str, tuple[str, ...]] = {}
-    """The first of the tests that it is about, by what became of them: new, rewritten, known to fail, flaky."""
+    """The first of its tests, by kind: new, rewritten, known to fail, flaky."""
 
 
 def is_doubtful(seen: Observation) -> bool:
-    """Tell whether other missions may be to blame for a bad result."""
+    """Tell whether other missions may have caused a bad result."""
     return seen.beside and seen.colour in (Colour.RED, Colour.TIMED_OUT)
 
 
@@ -151,7 +151,7 @@ ASKED_ALONE = "asked again alone"
 
 
 def company(seen: Observation) -> str:
-    """Say of a result what other missions may have to do with it, to go behind it; '' where there is nothing."""
+    """Return a suffix for a result that other missions may have influenced; '' if none did."""
     if seen.alone:
         return f", {ASKED_ALONE}"
     return ", while other missions ran" if is_doubtful(seen) else ""

@@ -1,7 +1,8 @@
 """Read and judge an exam, test by test: its author has seen neither the code nor its tests.
 
-Each test comes with a criterion, an input and what is expected. That, and what was seen, is all that the coder ever
-hears of a test that fails. A test counts if it fails by name with the changed bodies taken out: else it proves nothing.
+Each test comes with a criterion, an input and an expected value. The coder learns these and the observed value of a
+failed test, and nothing else. A test counts if it fails by name when the changed bodies are removed: otherwise it
+proves nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FIELDS = ("criterion", "input", "expected", "file", "test", "code")
 
 
 def read_exam(extra: Mapping[str, object]) -> tuple[tuple[ExamTest, ...], str]:
-    """Return the tests that an examiner's signal holds, and what is wrong with it; one of the two is empty."""
+    """Return the tests in an examiner's signal, and the fault of a bad signal; one of the two is empty."""
     given = extra.get("exam_tests")
     if not isinstance(given, list) or not given:
         return (), "the examiner's signal has no list `exam_tests`"
@@ -68,7 +69,7 @@ def fingerprint(tests: Sequence[ExamTest]) -> str:
 
 
 def result_of(test: ExamTest, report: TestReport) -> Result | None:
-    """Return how a test of the exam ended; None where no test of that name ran. Of several cases the worst counts."""
+    """Return how a test of the exam ended; None if no test of that name ran. Of several cases the worst counts."""
     wanted = split_name(f"{test.file}::{test.name.rpartition('::')[2]}")[1]
     found = []
     for name, result in report.results.items():
@@ -91,7 +92,7 @@ _NO_SUCH_NAME = (
 
 
 def seen_in(output: str, expected: str) -> str:
-    """Say in values what a failing test saw, without a word of its code."""
+    """Describe by its values what a failed test observed, without showing its code."""
     text = output.replace("\r", "")
     for pattern in _PAIRS:
         for found in re.finditer(pattern, text):
@@ -103,7 +104,7 @@ def seen_in(output: str, expected: str) -> str:
 
 
 def _other_than(expected: str, left: str, right: str) -> str:
-    """Return the value that is not the expected one; both where the expected one is not known."""
+    """Return the value that is not the expected one; both if the expected one is unknown."""
     bare = [each.strip("'\"") for each in (left, right)]
     in_it = [re.search(rf"(?<![\w.]){re.escape(each)}(?![\w.])", expected) is not None for each in bare]
     if in_it[0] is not in_it[1]:
@@ -122,7 +123,7 @@ _RAISED = r"(?m)^(?:E +)?(\w*(?:Error|Exception|panic))\b(?::.*)?$"
 
 
 def _is_value(text: str) -> bool:
-    """Tell whether a text is a value, and nothing that is computed."""
+    """Tell whether a text is a literal value and not an expression."""
     if text in ("true", "false", "null", "undefined", "nil"):
         return True
     from ast import literal_eval  # noqa: PLC0415 - start-up

@@ -1,6 +1,6 @@
 """Name what goes wrong with an agent, in one vocabulary, and what is done about it.
 
-Agents report API errors as success, deny themselves permissions and still say PASS, and fall silent. Each adapter
+Agents report API errors as success, deny themselves permissions and still say PASS, or stop printing. Each adapter
 translates its CLI's way of saying so into one of these kinds; the table says what follows from it. Only what the agent
 itself is to blame for is judged; what its provider or the machine is to blame for costs no retry.
 """
@@ -25,11 +25,11 @@ class Kind(StrEnum):
     REFUSAL = "refusal"
     PERMISSION = "permission denied"
     CUT_SHORT = "cut short"
-    """It ran into a limit of its own: turns, tokens of one answer, its own budget."""
+    """It hit a limit of its own: turns, tokens of one answer, its budget."""
     CRASH = "crash"
     TIMEOUT = "time-out"
     SILENT = "silent"
-    """It printed nothing for too long, or ended without a word."""
+    """It printed nothing for too long, or ended without output."""
 
 
 class Reaction(StrEnum):
@@ -69,8 +69,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 def pause(tries: int, resets_in: float | None, chance: float) -> float:
     """Return seconds to wait after so many tries: as the provider says, else doubling, up to a cap.
 
-    A provider that was taken at its word and turned us away again is not asked sooner than that. `chance` lies
-    between 0 and 1 and keeps many that were turned away together from coming back together.
+    A provider that refused again after its own stated pause is not asked sooner than that. `chance` lies between 0 and
+    1 and spreads the retries of many agents that were refused at once.
     """
     grown = min(FIRST_PAUSE * float(2 ** min(tries, 20)), LONGEST_PAUSE) * (1 - _JITTER + 2 * _JITTER * chance)
     if resets_in is None:

@@ -1,4 +1,4 @@
-"""Keep the findings of a review from round to round, and tell when its rounds lead nowhere.
+"""Keep the findings of a review from round to round, and detect rounds without progress.
 
 Each finding has an id (`R1`, `R2`, ...) that is unique in the mission. A review that sends the work back is read by
 this table, top down; one that passes has settled its findings, and is never stopped.
@@ -31,11 +31,11 @@ from capsule.core.signal import Remark, RemarkStatus, Signal
 from capsule.core.text import count, one_line, shortened
 
 MOST_ASKED: Final = 3
-"""A finding that is asked for so often needs a person."""
+"""A finding that is raised this often needs a person."""
 MOST_REMARKS: Final = 40
 _LONGEST_TOLD: Final = 1000
 _LONGEST_ANSWER_TOLD: Final = 300
-"""What an agent is told of a finding, and of the answer to it. People read them whole."""
+"""The most an agent is told of a finding and of its answer; people see the full text."""
 _SIMILAR: Final = 0.5
 """The share of words that a finding's new words have in common with its old ones, where only its id names it."""
 
@@ -47,7 +47,7 @@ class FindingStatus(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A thing that a review asks for, as it stands after its last round."""
+    """A change that a review asks for, with its state after the last round."""
 
     id: str
     text: str
@@ -56,7 +56,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: int = 0
     """In how many rounds it was asked for."""
     counted: int = 0
-    """In how many of them since a person last let the mission go on."""
+    """In how many of them since a person last resumed the mission."""
     done: bool = False
     """Whether the worker said that it is done, or the review that it is resolved."""
     answer: str = ""
@@ -120,10 +120,10 @@ def _named(known: Mapping[str, Finding], remark: Remark) -> Finding | None:
 
 
 def _match(known: Mapping[str, Finding], remark: Remark) -> Finding | None:
-    """Return the finding that a remark is about.
+    """Return the finding that a remark refers to.
 
-    An id alone counts, and so does one with a status: who answers a finding has read the list. An id beside quite other
-    words is the numbering of a reviewer who begins with R1 in every round.
+    An id alone counts, and so does one with a status: it shows that the list was read. An id with quite different words
+    comes from a reviewer that numbers from R1 in every round.
     """
     named = known.get(remark.id)
     if named and (remark.status or not remark.text or _alike(named.text, remark.text)):
@@ -133,7 +133,7 @@ def _match(known: Mapping[str, Finding], remark: Remark) -> Finding | None:
 
 
 def _settled(finding: Finding, remark: Remark | None) -> Finding:
-    """Note what a review says of a finding that it does not ask for any more; silence settles an open one."""
+    """Record the status of a finding that a review no longer raises; without one, an open finding is settled."""
     if remark and remark.status is RemarkStatus.WITHDRAWN:
         return replace(finding, status=FindingStatus.WITHDRAWN)
     if remark and remark.status is RemarkStatus.RESOLVED:
@@ -142,7 +142,7 @@ def _settled(finding: Finding, remark: Remark | None) -> Finding:
 
 
 def stuck(judged: ReviewRound, worker: str) -> str:
-    """Say why another round is of no use, in the words of both agents; '' where it may be of use."""
+    """Say why another round would not help, quoting both agents; '' if it may help."""
     known = {finding.id: finding for finding in judged.ledger}
     for id, now in judged.taken_back.items():
         said = f", now it says “{one_line(now)}”" if now.strip() else ""
@@ -164,14 +164,14 @@ def _answered(finding: Finding, worker: str) -> str:
 
 
 def settle_all(ledger: Ledger, signal: Signal) -> Ledger:
-    """Return the findings after a review that passed: it asks for none of them any more."""
+    """Return the findings after a review that passed: all are settled."""
     known = {finding.id: finding for finding in ledger}
     answered = {finding.id: remark for remark in signal.findings if (finding := _named(known, remark))}
     return tuple(_settled(finding, answered.get(finding.id)) for finding in ledger)
 
 
 def with_answers(ledger: Ledger, signal: Signal) -> Ledger:
-    """Note what a worker says of the open findings: its remark by id, else its summary."""
+    """Record a worker's answers to the open findings: its remark by id, else its summary."""
     said = {remark.id: remark for remark in signal.findings}
     return tuple(_with_answer(each, said.get(each.id), signal) if each.is_open else each for each in ledger)
 
@@ -183,7 +183,7 @@ def _with_answer(finding: Finding, remark: Remark | None, signal: Signal) -> Fin
 
 
 def afresh(ledgers: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """Reset the counts, after a person has let the mission go on."""
+    """Reset the counts after a person has resumed the mission."""
     return {phase: tuple(replace(each, counted=0) for each in ledger) for phase, ledger in ledgers.items()}
 
 
@@ -262,7 +262,7 @@ _FILLERS: Final = frozenset(
         *("to", "at", "in", "on"),
     )
 )
-"""Words that say nothing about what is asked for. Words that turn a meaning round are not among them."""
+"""Words without meaning for the comparison. Negations are not among them."""
 
 
 def meaning(text: str) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def meaning(text: str) -> tuple[str, ...]:
 
 
 def _same(finding: Finding, remark: Remark) -> bool:
-    """Tell whether a remark asks for the same in the same words; other words may be another thing, so they are."""
+    """Tell whether a remark asks for the same thing in the same words; different words count as a different thing."""
     other_file = bool(finding.file and remark.file) and finding.file != remark.file
     words = meaning(remark.text)
     return bool(words) and not other_file and words == meaning(finding.text)
@@ -285,6 +285,6 @@ def _alike(one: str, other: str) -> bool:
 
 
 def findings_of(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, Finding]]:
-    """Yield every finding of a mission with the phase whose it is, in the order of their ids."""
+    """Yield every finding of a mission with its phase, in the order of their ids."""
     found = [(phase, finding) for phase, ledger in ledgers.items() for finding in ledger]
     yield from sorted(found, key=lambda each: int(each[1].id[1:]))

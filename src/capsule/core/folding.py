@@ -1,4 +1,4 @@
-"""The state of a stream, kept: each look reads only what was written since the last one."""
+"""Cache the state of a stream: each call reads only the events that are new."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ReadEvents = Callable[[str, int], Sequence[tuple[int, Event]]]
 
 
 class Folded(Generic[State]):
-    """What the events of a stream come to, as of the last look."""
+    """The state of a stream as of the last call."""
 
     def __init__(self, events: ReadEvents, stream: str, start: State, after: Callable[[State, Event], State]) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Say how long a run will still take, from how long missions took; nothing where none has ended."""
+"""Estimate the rest of a run from the durations of finished missions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import ceil
 
 
 def time_left(took: Sequence[float], under_way: Sequence[float], to_do: int, jobs: int) -> float | None:
-    """Return the seconds until all are done, several at a time; None where nothing is known, or left.
+    """Return the seconds until all are done, several at a time; None if nothing is known or left.
 
-    `under_way` is how long those have taken so far that run now, `to_do` how many have not begun.
+    `under_way` is the time spent so far on each running one, `to_do` how many have not begun.
     """
     left = len(under_way) + max(0, to_do)
     if not took or not left:

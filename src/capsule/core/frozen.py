@@ -1,6 +1,6 @@
-"""Find what judges the code, and is frozen while code is written: more than the files that look like tests.
+"""Find the files that judge the code and are frozen while it is written: more than the obvious test files.
 
-A coder who may not bend a test may try to bend what judges it. So these belong to the tests, too: what the runner
+A coder who must not change a test may try to change what runs it. So these count as tests, too: what the runner
 collected, its configuration, snapshots and golden files, helpers that only tests use, every script that the test
 command reaches, any number of steps away, and modules that would stand in for the runner or the standard library.
 Shared files count by the part that speaks to the runner (`runner_parts`), tests inside of sources by their own text.
@@ -39,7 +39,7 @@ SNAPSHOTS = (
     ),
     *("*.snap", "*.golden", "*.approved.*"),
 )
-"""What tests compare with."""
+"""Files that tests compare with."""
 TEST_FILE = "a test file"
 _VENDORED = r"(?:^|/)(?:vendor|_vendor|vendored|third_party|node_modules|bower_components)/"
 
@@ -60,13 +60,13 @@ class Judges:
         now: Snapshot,
         collected: Collection[str] = (),
     ) -> None:
-        """`collected` are the places that tests came from, as their runner names them, before and on the base."""
+        """`collected` are the origins of tests as their runner names them, before and on the base."""
         self._globs = (*globs, *CONFIGURATION, *SNAPSHOTS)
         self._command, self._before, self._now = command, before, now
         self._collected = frozenset(collected) & before.files
 
     def why_frozen(self, path: str) -> str:
-        """Say why a coder may not change a path; '' where they may."""
+        """Say why a coder must not change a path; '' if it may change."""
         why = self._why_test(path) or self._why_stand_in(path)
         if not why and path in self._before.files and self.is_source(path):
             before, now = (inner_tests(path, here.read(path)) for here in (self._before, self._now))
@@ -84,7 +84,7 @@ class Judges:
         return inside[0] != inside[1] and sources_alone(path, texts[0]) == sources_alone(path, texts[1])
 
     def is_source(self, path: str) -> bool:
-        """Tell whether a path holds tests and code together, so that which files were touched says little."""
+        """Tell whether a path holds both tests and code, so that a list of changed files says little."""
         return path.endswith(".rs") or (path in self._collected and not self._is_file_of_tests(path))
 
     def _why_test(self, path: str) -> str:
@@ -145,7 +145,7 @@ class Judges:
         return path in self._collected or is_test(path, self._globs)
 
     def _why_stand_in(self, path: str) -> str:
-        """Say for which module a new one would stand in: those of folders on the path come before the installed."""
+        """Name the module that a new file would shadow: folders on the path come before installed packages."""
         if re.search(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/|\.pth$", path):
             return "it registers itself with Python"
         folder, _, name = path.rpartition("/")
@@ -195,14 +195,14 @@ _FOLLOWED = 200_000
 
 
 class Reach(NamedTuple):
-    """How far a command goes."""
+    """Everything that a command reaches."""
 
     files: frozenset[str]
-    """What it runs, directly or by others."""
+    """The files that it runs, directly or indirectly."""
     words: frozenset[str]
-    """All words on the way."""
+    """All words of the commands on the way."""
     folders: frozenset[str]
-    """Where it goes to: each ends with a slash, the top is empty."""
+    """The folders that it changes into: each ends with a slash, the top is empty."""
     text: str = ""
     """The command and all that it reaches by make, npm and scripts, one below the other."""
 
@@ -210,9 +210,9 @@ class Reach(NamedTuple):
 def reach(command: str, tree: Snapshot, *, named: bool = True) -> Reach:
     """Follow a command from script to script, until nothing is added.
 
-    Code counts where it is run; as an argument of a compiler or a linter it is what is judged. Other files count where
-    they are run, where the command itself names them (unless `named` is false), and where they are settings or scripts
-    by their name.
+    Code counts if it is run; as an argument of a compiler or a linter it is the subject, not the judge. Other files
+    count where they are run, where the command itself names them (unless `named` is false), and where they are settings
+    or scripts by their name.
     """
     texts = {"": command}
     while True:
@@ -236,7 +236,7 @@ def reach(command: str, tree: Snapshot, *, named: bool = True) -> Reach:
 
 _SETTINGS = r"\.(?:sh|bash|zsh|mk|mak|rc|cfg|ini|conf|toml|ya?ml|env|bat|ps1)$"
 _COMMANDS = ("", "package.json", *MAKEFILES)
-"""Texts that are made of commands alone: what a person typed, a script of npm, a recipe."""
+"""Texts that hold only commands: typed ones, npm scripts, recipes."""
 _READ_BY = {
     # The files that a program reads without being told to.
     **dict.fromkeys(("make", "gmake", "MAKE"), MAKEFILES),
@@ -253,7 +253,7 @@ _READ_BY = {
 
 
 def _followed(path: str, text: str, words: Collection[str]) -> str:
-    """Return what of a file may name further scripts."""
+    """Return the part of a file that may name further scripts."""
     name = path.rpartition("/")[2]
     if len(text) > _FOLLOWED:
         return ""
@@ -303,7 +303,7 @@ _FUNCTION = r"(?m)^[ \t]*(?:async\s+)?def \w+|^\s*(?:export\s+)?(?:async\s+)?fun
 
 
 def _made_for_tests(path: str, text: str) -> bool:
-    """Tell a helper of tests from the code that they test: it asserts in every function, or needs a test framework."""
+    """Tell whether a file is a test helper, not code: it asserts in every function or needs a test framework."""
     if path.endswith(_DATA):
         return not is_manifest(path)
     if not path.endswith(_CODE):
@@ -340,7 +340,7 @@ def _names(text: str, wanted: str) -> bool:
 
 
 def inner_tests(path: str, text: str) -> list[str]:
-    """Return the tests that a source holds beside its code, with blanks folded; none where it holds none."""
+    """Return the tests inside of a source file, with blanks folded."""
     if path.endswith(".rs"):
         source = text.encode()
         return [*_fenced(text)] + [
@@ -356,12 +356,12 @@ def inner_tests(path: str, text: str) -> list[str]:
 
 
 def is_in_tests(path: str, source: bytes, at: int) -> bool:
-    """Tell whether a place in a source belongs to the tests inside."""
+    """Tell whether a definition in a source belongs to its inner tests."""
     return path.endswith(".rs") and any(start <= at < end for start, end in _rust_tests(source))
 
 
 def sources_alone(path: str, text: str) -> str:
-    """Return a source without the tests inside, blanks folded."""
+    """Return a source without its inner tests, blanks folded."""
     if not path.endswith(".rs"):
         return text
     source, rest, at = text.encode(), b"", 0

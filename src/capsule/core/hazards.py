@@ -1,6 +1,6 @@
-"""Find in a change what must never reach a main branch, whoever approves it.
+"""Find content in a change that must never reach a main branch, even with an approval.
 
-Each hazard is a sentence about one file. It never holds what was found there: it is read by agents and kept in logs.
+Each hazard is a sentence about one file. It never quotes what was found: agents read it and logs keep it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _ASKS_IF_TESTED = {
     "go": r"\btesting\.Testing\(\)",
     "rs": r"\bcfg!?\(not\(test\)\)|\bcfg!\(test\)",
 }
-"""How code finds out that it is being tested, and could do something else when it is not."""
+"""Ways for code to detect that it is being tested, and to behave differently then."""
 
 
 class AddedFile(msgspec.Struct, frozen=True):
-    """One file that a change brings: its mode, and the lines it adds; where a link leads is a line too."""
+    """One file of a change: its mode and the added lines; a link's target counts as a line."""
 
     path: str
     mode: str
@@ -51,7 +51,7 @@ class AddedFile(msgspec.Struct, frozen=True):
 def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str, folders: Sequence[str] = ()) -> list[str]:
     """Return the hazards in words, each once; `redact` knows the secrets of this machine.
 
-    Code that names one of `folders`, where the work is done, would run there and nowhere else.
+    Code that names one of `folders`, where the work is done, would run nowhere else.
     """
     found = []
     for file in files:
@@ -72,7 +72,7 @@ def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str, fold
 
 
 def asks_if_tested(files: Iterable[AddedFile]) -> dict[str, str]:
-    """Name each file whose code asks whether it is being tested, by path: what was tested is not what will run then."""
+    """Name each file, by path, whose code asks whether it is being tested: it may behave differently elsewhere."""
     known = ((file, _ASKS_IF_TESTED.get(language_of(file.path))) for file in files)
     return {
         file.path: f"{file.path} asks whether it is being tested (`{found[0]}`)"
@@ -82,7 +82,7 @@ def asks_if_tested(files: Iterable[AddedFile]) -> dict[str, str]:
 
 
 def allowed_secrets(files: Iterable[AddedFile], allow: Sequence[str]) -> tuple[list[AddedFile], list[str]]:
-    """Take out files that may hold what looks like a secret, and say what they hold; links and the like stay."""
+    """Drop the secrets of files that are allowed to hold them, and name those files; keep other hazards."""
     kept, named = [], []
     for file in files:
         kind = next((what for what, form in _KNOWN.items() if form.search(file.added)), "")
@@ -101,7 +101,7 @@ def _without_keys(text: str) -> str:
 
 
 def leads_out(link: AddedFile) -> bool:
-    """Tell whether a link leaves the repository; one that goes up again counts, for another link may decide where."""
+    """Tell whether a link leaves the repository; going up from a folder counts, as that may be a link itself."""
     parts = [part for part in link.added.split("/") if part not in ("", ".")]
     ups = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
     rest = parts[ups:]

@@ -1,8 +1,8 @@
-"""The one reading of events behind every screen, report and command.
+"""Read events for every screen, report and command.
 
-`MissionHistory` and `RunSummary` take one event at a time, so a dashboard that looks again pays for what is new. A
-`MissionSummary` is a history at one moment, together with what no event tells: who holds the lock, what the agent does
-right now, what time it is. All of them are immutable.
+`MissionHistory` and `RunSummary` take one event at a time, so a dashboard only reads new events. A `MissionSummary` is
+a history at one moment, with what no event holds: the holder of the lock, the agent's current activity, the time. All
+of them are immutable.
 
 What an agent claimed and what was checked stay apart: an `Attempt` has a claim and a verdict, and evidence between the
 two. A step that was begun and never ended is an attempt of its own; no duration is made up for it. Only what happened
@@ -61,7 +61,7 @@ from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, Mission
 from capsule.core.text import count
 
 MOST_ATTEMPTS = 60
-"""As many as a screen keeps of one mission, however long it goes on."""
+"""The most attempts that a screen keeps of one mission."""
 SUCCESSES = (Verdict.PASS, Verdict.MORE)
 NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
 _COMMAND = re.compile(r"`(capsule (?!accept)[^`]+)`")
@@ -79,16 +79,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     began: str = ""
     until: str = ""
-    """When it ended or was stopped; of one under way, now; '' where nobody saw its end."""
+    """When it ended or was stopped; now, if it is running; '' if its end is unknown."""
     ended: StepEnded | None = None
     interrupted: bool = False
     returned: bool = False
-    """It ended with the work going back, as that does not go together with what others merged."""
+    """It ended because the work conflicts with what others merged."""
     repeated: bool = False
     """The same step was begun again."""
     waits: tuple[Waiting, ...] = ()
     mended: int = 0
-    """It was refuted, and this later attempt of its phase passed; 0 where none has."""
+    """The later attempt that passed after this one was refuted; 0 if none did."""
 
     @property
     def how(self) -> str:
@@ -142,7 +142,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Tell whether it halted the mission for a fault, not with a question or for a person's review."""
+        """Tell whether it halted the mission by a failure, not with a question or for a review by a person."""
         made = self.decision
         return bool(made and made.move in HALTS and not made.vetoed and made.verdict is not Verdict.BLOCKED)
 
@@ -166,12 +166,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def passed_despite_evidence(verdict: str, evidence: tuple[Evidence, ...]) -> bool:
-    """Tell a success that the evidence contradicts, which `verify: warn` allows."""
+    """Tell whether it passed against the evidence, which `verify: warn` allows."""
     return verdict in SUCCESSES and bool(refuted(evidence))
 
 
 def unverified(policy: Policy, *, on_red: bool = False) -> str:
-    """Say why a mission's claims are not to be relied on; '' where they were checked."""
+    """Say why a mission's claims are unverified; '' if they were checked."""
     if policy.verify == "off":
         return "UNVERIFIED: verify is off, nothing the agents claim is checked"
     if on_red:
@@ -204,16 +204,16 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     last_step: str = ""
     """When its last step ended."""
     worked: float = 0.0
-    """Seconds of all attempts that ended or were stopped, also of those that are forgotten."""
+    """Seconds of all attempts that ended or were stopped, including ones that are no longer kept."""
     waiting: Waiting | None = None
     queued: Queued | None = None
     """It waits for others to be merged."""
     returns: tuple[Returned, ...] = ()
-    """What did not go together with others, each time the work went back by itself."""
+    """The conflicts with others, each time the work went back by itself."""
     stopped: str = ""
-    """Why its last run ended, where that was no verdict."""
+    """Why its last run ended, if not by a verdict."""
     released: bool = True
-    """Nothing has happened since it was started or somebody let it go on."""
+    """Nothing has happened since it was started or resumed."""
     tests: Observation | None = None
     commits: tuple[str, ...] = ()
     on_red: bool = False
@@ -221,7 +221,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     notes: tuple[Reopened, ...] = ()
     salvaged: dict[str, str] = {}
-    """Why by ref, also of earlier starts."""
+    """The reason by ref, also of earlier starts."""
     accepted: tuple[Accepted, ...] = ()
     """Refuted claims that people accepted, also of earlier starts."""
 
@@ -403,7 +403,7 @@ def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
 
 
 def _mended(attempts: tuple[Attempt, ...], phase: str, number: int) -> tuple[Attempt, ...]:
-    """Mark what was refuted of a phase since it last passed: this attempt of it passes."""
+    """Mark the refuted attempts of a phase as mended by this attempt, which passes."""
     found, later = list(attempts), len(attempts) - 1
     for at in range(later - 1, -1, -1):
         each = found[at]
@@ -490,14 +490,14 @@ class Presence(msgspec.Struct, frozen=True):
     """The holder of a mission's lock, and the last activity of its agent."""
 
     pid: int | None = None
-    """None is nobody, 0 somebody who cannot be named from here."""
+    """None if nobody holds it, 0 if the holder is unknown here."""
     doing: tuple[str, ...] = ()
     """The newest last."""
     at: str = ""
     started_by: int = 0
     """The parent of its process: the queue, where it runs for one."""
     place: str | None = None
-    """Its place in the merge queue, such as `3rd, about 4 min`; '' where it has the turn, None where nobody asked."""
+    """Its place in the merge queue, such as `3rd, about 4 min`; '' if it has the turn, None if unknown."""
 
 
 NOBODY = Presence()
@@ -509,7 +509,7 @@ class Mark(StrEnum):
     DONE = "✓"
     NOW = "▶"
     AGAIN = "↺"
-    """It was done, and sent back: it will be done again."""
+    """It was done and sent back: it will run again."""
     SKIPPED = "–"
     NEEDS_YOU = "■"
     FAILED = "✗"
@@ -533,16 +533,16 @@ class PhaseLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """Feedback on its way back: from whom, to whom, in which words."""
+    """Feedback that was sent back: the sender, the receiver, the words."""
 
     at: str
     by: str
-    """The phase that judged; '' where it was a person."""
+    """The phase that judged; '' for a person."""
     attempt: int = 0
     agent: str = ""
     to: str = ""
     seen: bool = False
-    """It is made of what was checked, not of what an agent thinks."""
+    """It comes from checks, not from an agent."""
     text: str
 
 
@@ -591,9 +591,9 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     allowed_in_run: Allowance = UNLIMITED
     """For all missions of a run together."""
     diff: Diff = Diff()
-    """Filled in by whoever counts lines."""
+    """Filled in where lines are counted."""
     parts: tuple[MissionSummary, ...] = ()
-    """The missions that phases of it were, filled in by whoever puts several together."""
+    """Its child missions, filled in by `with_parts`."""
 
     @property
     def mission(self) -> str:
@@ -721,7 +721,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def busy_seconds(self) -> float:
-        """Add up its attempts, where their seconds are known; those of its parts are within its own phases."""
+        """Add up the known seconds of its attempts; those of child missions are inside its own phases."""
         return self.worked + ((self.under_way.seconds or 0.0) if self.under_way else 0.0)
 
     @property
@@ -765,7 +765,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def first_pass(self) -> bool:
-        """Delivered, and nothing in it was sent back, failed, or started over. A question is no fault."""
+        """Tell whether it was delivered with nothing sent back, failed or started over. A question is no fault."""
         straight = not any(attempt.sent_back or attempt.failed for attempt in self.attempts)
         return self.delivered and straight and self.starts == 1 and all(part.first_pass for part in self.parts)
 
@@ -796,10 +796,10 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
         return tuple(sorted([*back, *people], key=lambda each: each.at))
 
     def to_compare(self) -> tuple[tuple[tuple[str, str], ...], str]:
-        """Return pairs of revisions whose differences together are what the mission changed, and a name for them.
+        """Return pairs of revisions that together show what the mission changed, and a name for them.
 
-        A merge: what it brought to the branch. Steps that are commits: each against the one before it, as others may
-        lie between them. Else: what lies in its last checkpoint, that is to be delivered.
+        A merge: its changes to the branch. Steps that are commits: each against its parent, as others may lie between
+        them. Else: its last checkpoint.
         """
         state = self.state
         if self.merged:
@@ -812,7 +812,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
 
 def with_parts(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
-    """Hand each mission those that are parts of it; their order stays."""
+    """Give each mission its child missions; keep the order."""
     given = tuple(missions)
     below: dict[str, list[MissionSummary]] = {}
     for each in given:
@@ -840,7 +840,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     budget: Allowance = UNLIMITED
     spawns: int = 0
     missions: tuple[str, ...] = ()
-    """Those it started agents for, the last one last."""
+    """The missions it started agents for, in order."""
     progress: dict[str, Advanced] = {}
     closed: tuple[ParentClosed, ...] = ()
     began: str = ""
@@ -916,7 +916,7 @@ def run_counts(ended: RunEnded) -> dict[MissionStatus, int]:
 
 
 def comparable_claim(piece: Evidence) -> str:
-    """Return the claim as it can stand beside what was seen: that files changed holds also where the lists differ."""
+    """Return the claim in a form that can be compared with what was seen: lists of changed files may differ."""
     differs = piece.claimed.startswith("changed ") and piece.claimed != f"changed {piece.observed}"
     return "files were changed" if differs and piece.standing is EvidenceStatus.CONFIRMED else piece.claimed
 

@@ -1,4 +1,4 @@
-"""Find tests that are written down and can never run, by the syntax of their files."""
+"""Find tests that can never run, by the syntax of their files."""
 
 from __future__ import annotations
 

@@ -20,29 +20,29 @@ _OTHERWISE = {
     **{"labels": "tags", "tag": "tags", "label": "tags"},
     **{"url": "reference", "id": "reference", "key": "reference", "reference": "reference"},
 }
-"""What other programs call them."""
+"""Names that other programs use."""
 _LONGEST_TITLE = 500
 _ENTRY = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d{1,4}[.)])[ \t]+(?:\[(?P<box>[ xX])\][ \t]+)?(?P<title>\S.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]")
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One entry of the list, as it stands there."""
+    """One entry of the list, unchanged."""
 
     title: str
     fields: dict[str, str] = {}
     tags: tuple[str, ...] = ()
     reference: str = ""
-    """What it is called where it comes from; '' where nobody says."""
+    """Its name in the source; '' if it has none."""
 
 
 def read_items(text: str) -> list[Imported]:
-    """Return the entries of a text, whichever of the three it is; what is done is left out."""
+    """Return the entries of a text, in any of the three formats; leave out what is done."""
     kind = next((kind for is_it, kind in _KINDS if is_it(text)), None)
     found = [*kind(text)] if kind else []
     if not found:
         hint = "It takes a Markdown list (- title), CSV with a column `title`, or the JSON of `gh issue list`."
-        raise UsageError("There are no items in it.", hint)
+        raise UsageError("It holds no items.", hint)
     return found
 
 

@@ -25,14 +25,14 @@ from capsule.core.status import MissionStatus
 from capsule.core.text import count
 
 _SHORT = 12
-"""Characters of a commit that are told."""
+"""Characters of a commit that are shown."""
 
 
 class QuestionKind(StrEnum):
     QUESTION = "question"
-    """Of an agent, or of whoever blocked the item."""
+    """From an agent, or from a person who blocked the item."""
     DECISION = "decision"
-    """A guardrail, a required review, or what a person put on hold."""
+    """A guardrail, a required review, or a hold by a person."""
     REVIEW = "review"
     """A review asks for the same thing again, or takes back what it asked for."""
     CLAIM = "claim"
@@ -64,19 +64,19 @@ class Answer(msgspec.Struct, frozen=True):
     """answer, approve, accept, try-again, close, complete, abort or run."""
     label: str
     words: tuple[str, ...]
-    """What is typed after `capsule`, without the text."""
+    """The words after `capsule`, without the text."""
     option: str = ""
-    """What the text belongs to; '' where it takes none."""
+    """The option for the text; '' if it takes none."""
     required: bool = False
 
     @property
     def text(self) -> str:
-        """Return `required`, `optional`, or '' where it takes no text."""
+        """Return `required`, `optional`, or '' if it takes no text."""
         return ("required" if self.required else "optional") if self.option else ""
 
     @property
     def command(self) -> str:
-        """Return what a person types, complete but for the text."""
+        """Return the command to type, up to the text."""
         return shlex.join(["capsule", *self.words]) + (f' {self.option} "..."' if self.required else "")
 
     def with_text(self, text: str) -> list[str]:
@@ -98,16 +98,16 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     since: str = ""
     done: tuple[str, ...] = ()
-    """What was done so far, one line for each phase: `execute REFUTED (2 attempts)`."""
+    """The work so far, one line for each phase: `execute REFUTED (2 attempts)`."""
     spent: Spending = Spending()
     seconds: float = 0.0
-    """The time that it was worked on."""
+    """The active time."""
     evidence: tuple[Evidence, ...] = ()
-    """Of the attempt in question, what is refuted first."""
+    """The evidence of the attempt in question, refuted claims first."""
     diff: str = ""
-    """The command that shows the work in question; '' where there is none."""
+    """The command that shows the work in question; '' if there is none."""
     answers: tuple[Answer, ...] = ()
-    """The first is the one that helps most."""
+    """The most helpful one first."""
 
     @property
     def heading(self) -> str:
@@ -115,7 +115,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inbox(board: Board, items: Sequence[Item] | None) -> tuple[Question, ...]:
-    """Return what waits for a person, oldest first; `items` is None where the tracker could not be read."""
+    """Return what waits for a person, oldest first; `items` is None if the tracker could not be read."""
     known = None if items is None else {item.id: item for item in items}
     found = [*_of_missions(board.missions, known), *_of_items(board, known or {})]
     return tuple(sorted(found, key=lambda each: (each.since, each.id)))
@@ -136,7 +136,7 @@ def _of_missions(missions: Iterable[MissionSummary], items: Mapping[str, Item] |
 
 
 def _is_answered(view: MissionSummary, items: Mapping[str, Item] | None) -> bool:
-    """Tell whether somebody has settled it already, also in its tracker, and the mission only has to hear of it."""
+    """Tell whether a person has answered it already, perhaps in the tracker, and the mission has yet to see that."""
     item = (items or {}).get(view.mission)
     if halt_is_accepted(view.state) or (item and item.status is Status.DONE):
         return True
@@ -172,7 +172,7 @@ def _at_fault(view: MissionSummary) -> MissionSummary:
 
 
 def _last_of(view: MissionSummary) -> Attempt | None:
-    """Return the attempt that halted it; None where a person did."""
+    """Return the attempt that halted it; None if a person did."""
     last = view.attempts[-1] if view.attempts else None
     return last if last and last.phase == view.phase and last.decision and last.decision.move in HALTS else None
 
@@ -193,7 +193,7 @@ def _kind_of(view: MissionSummary, attempt: Attempt | None) -> QuestionKind:
 
 
 def _asked(view: MissionSummary, attempt: Attempt | None) -> str:
-    """Return the reason of a halt, in the agent's own lines where the reason is the first or all of them."""
+    """Return the reason of a halt, with the agent's full text where the reason is a part of it."""
     reason = view.state.halt.reason if view.state.halt else view.sentence
     signal = attempt.ended.outcome.signal if attempt and attempt.ended else None
     whole = (signal.feedback or signal.summary).strip() if signal else ""
@@ -233,7 +233,7 @@ def _diff(view: MissionSummary) -> str:
 
 
 def _of_items(board: Board, items: Mapping[str, Item]) -> Iterator[Question]:
-    """Yield items that are blocked while no mission of theirs runs or has halted."""
+    """Yield blocked items without a running or halted mission."""
     busy = {view.mission for view in board.missions if view.running or view.halted}
     for item in items.values():
         if item.blocked and item.blocked.kind != HELD and item.status is Status.BLOCKED and item.id not in busy:

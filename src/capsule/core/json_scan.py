@@ -1,4 +1,4 @@
-r"""The last JSON object in a text that nobody promised would be JSON.
+r"""Find the last JSON object in arbitrary text.
 
 **What counts.** A *container* is a stretch of the text that is, from its first bracket to its last, an object or an
 array as RFC 8259 writes them. A container is *top-level* unless it lies inside another one, be it as a member or within
@@ -7,8 +7,8 @@ one of its strings. Of the top-level objects, the one that ends last is the answ
 **How it is found.** What an agent prints is long, the object is short and stands near the end, and whatever ends last
 cannot lie inside anything else. So we read backwards and stop as soon as nothing still open could enclose what we hold.
 
-*Quotes.* Going backwards nobody can tell whether a bracket stands inside a string. But a quote is a delimiter unless an
-odd run of backslashes precedes it, so whoever is wrong about one bracket is wrong about all of them: there are exactly
+*Quotes.* Going backwards, a bracket inside a string looks like any other. But a quote is a delimiter unless an
+odd run of backslashes precedes it, so a wrong guess about one bracket is wrong about all of them: there are exactly
 two *readings* of the text, and each delimiter swaps which of them has us outside a string. Every container is seen by
 one reading. Both are followed side by side, and a bracket concerns only the reading that is outside at that point.
 
@@ -45,7 +45,7 @@ DEEPEST: Final = 200
 def last_object(data: bytes | bytearray, *, quoted: bool = True) -> dict[str, object] | None:
     """Return the last top-level JSON object in `data`; None if there is none. Never raises.
 
-    Unless `quoted` ones count, a line that begins with `>` is left out: it quotes what somebody else said.
+    Unless `quoted` ones count, a line that begins with `>` is left out: it quotes another speaker.
     """
     text = re.sub(_ESCAPE_SEQUENCE, b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
@@ -56,7 +56,7 @@ def last_object(data: bytes | bytearray, *, quoted: bool = True) -> dict[str, ob
 
 
 def trailing_object(data: bytes | bytearray) -> dict[str, object] | None:
-    """Return the last top-level JSON object, if only space and the end of a code fence stand behind it."""
+    """Return the last top-level JSON object, if only space and the end of a code fence follow it."""
     text = re.sub(_ESCAPE_SEQUENCE, b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
     if span is None or text[span[1] :].strip(b" \t\r\n`"):

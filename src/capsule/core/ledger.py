@@ -19,11 +19,11 @@ from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
 
 _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
-"""Moves that the tracker always hears of."""
+"""Moves that are always written to the tracker."""
 DECISION = "decision"
 BEFORE_WORKFLOW = (Status.SCOPED, Status.READY)
 MOST_FOLLOW_UPS = 20
-"""Of one step: whoever finds more than that has found one thing, not many."""
+"""The most follow-ups of one step: more than that are one finding, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
 _LONGEST_CONTEXT = 4000
 
@@ -45,7 +45,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     @property
     def is_news(self) -> bool:
-        """Tell whether the tracker is to hear of it: a failure to be retried counts only if something was learnt."""
+        """Tell whether to write it to the tracker: a failure that is retried counts only with new information."""
         learnt = bool(self.signal.assessments or self.signal.follow_ups)
         failed = self.decision.move is Move.RETRY and self.decision.verdict is not Verdict.REFUTED
         return self.decision.move in _TOLD or (failed and learnt)
@@ -57,7 +57,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
-    """Return all changes that the tracker gets when a phase has ended so."""
+    """Return all changes to the tracker after the end of a phase."""
     if not ending.is_news:
         return ()
     item, phase = ending.item, ending.phase.name
@@ -105,12 +105,12 @@ def archive_subject(item: Item, phase: str, why: str = "") -> str:
 
 
 def tagged(item_id: str, tag: str, words: str) -> str:
-    """Return one line of sane length, whatever the words hold."""
+    """Return one short line, safe to print."""
     return f"[{item_id}][{tag.upper()}] {one_line(words)}"[:_LONGEST_SUBJECT].rstrip()
 
 
 def guarded(item: Item) -> dict[str, Value]:
-    """Return the fields that only the outcome of a step may change while it runs, as they are to be."""
+    """Return the values of the fields that only the outcome of a step may change while it runs."""
     block = item.blocked
     return {
         "status": item.status.value,
@@ -126,7 +126,7 @@ def guarded(item: Item) -> dict[str, Value]:
 
 
 def after(item: Item, assignments: Iterable[Assignment]) -> Item:
-    """Return the item as these assignments leave it."""
+    """Return the item after these assignments."""
     for assignment in assignments:
         if isinstance(assignment, Assign) and assignment.item == item.id:
             item = with_values(item, assignment.values)
@@ -154,7 +154,7 @@ def _values(ending: Ending) -> dict[str, Value]:
 
 
 def _working(phase: Phase) -> dict[str, Value]:
-    """Return an item's fields while this phase is worked on; one that asks for an earlier status leaves it at that."""
+    """Return an item's fields while this phase runs; a phase for an earlier status keeps that status."""
     early = phase.when and phase.when.status
     return {} if early else {"status": Status.IN_PROGRESS.value, "phase": phase.name}
 
@@ -194,12 +194,12 @@ def values_asking_person(item: Item, guardrails: Guardrails) -> dict[str, Value]
 
 
 def vetoed(item: Item, reason: str) -> dict[str, Value]:
-    """Return the fields of an item on which a human must decide."""
+    """Return the fields of an item that needs a decision by a person."""
     return {"requires_human_review": True, **blocked(item, reason, DECISION)}
 
 
 def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
-    """Return the fields of an item that waits for a human and remembers where it was."""
+    """Return the fields of an item that waits for a person and remembers its position."""
     return {
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
@@ -209,7 +209,7 @@ def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
 
 
 def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, Value]:
-    """Return the fields that put an item back where it was; a human's decision is not asked again."""
+    """Return the fields that restore an item's position; the same decision is not asked again."""
     if item.blocked is None:
         return {}
     check_move(item, item.blocked.from_status)

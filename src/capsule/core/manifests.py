@@ -16,7 +16,7 @@ _MANIFESTS = re.compile(
 
 
 class _Family(NamedTuple):
-    """Manifests whose dependencies are installed in the same folders, and how: the first that is there decides."""
+    """Manifests whose dependencies share their folders, and the install command: the first existing one decides."""
 
     folders: tuple[str, ...]
     commands: tuple[tuple[str, str], ...]
@@ -67,7 +67,7 @@ def is_manifest(path: str) -> bool:
 
 
 def wanted_by(path: str, text: str) -> str:
-    """Return what a manifest asks to be installed, the same for the same meaning; the whole of one we cannot read."""
+    """Return what a manifest asks to be installed, the same for the same meaning; all of one that cannot be read."""
     folder, _, name = path.rpartition("/")
     reader = _workspace_package if folder and name == "package.json" else _READERS.get(name)
     try:
@@ -79,8 +79,8 @@ def wanted_by(path: str, text: str) -> str:
 def how_to_install(changed: Sequence[str], installed: Sequence[str], files: Iterable[str]) -> tuple[str, str]:
     """Return a manifest whose dependencies are not what is installed, and the command that would install them.
 
-    `changed` are manifests that ask for something else than they did; `installed` are the folders whose content came
-    from them; `files` is the whole tree. Two empty texts: nothing has to be done.
+    `changed` are manifests with changed dependencies; `installed` are the folders whose content came from them; `files`
+    is the whole tree. Return two empty texts if nothing has to be done.
     """
     there = {path.rpartition("/")[2] for path in installed}
     at_the_top = sorted(path for path in files if "/" not in path)
@@ -104,7 +104,7 @@ def _package_json(text: str) -> object:
 
 
 def _workspace_package(text: str) -> object:
-    """Read a package below the top: others find it by its name, through a link that an installation made."""
+    """Read a package below the top: others find it by its name, through a link that the installer made."""
     asked, parsed = _package_json(text), json.loads(text)
     return {**asked, "name": parsed["name"]} if isinstance(asked, dict) and "name" in parsed else asked
 

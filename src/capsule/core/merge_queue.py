@@ -1,7 +1,7 @@
 """The missions that wait to be merged into one branch, in the order in which they came: read from its stream.
 
-Whoever is first has the queue, merges its own work, and leaves. One that dies has no claim any more, and with it no
-place. Where the settings allow it, those behind build their merges on top of those before them (`Stacked`), so that
+The first mission merges its own work and leaves. One that dies loses its claim and with it its place.
+ Where the settings allow it, those behind build their merges on top of those before them (`Stacked`), so that
 several can be tested at the same time, a train, and those of one car together, a batch.
 """
 
@@ -19,13 +19,13 @@ from capsule.core.folding import Folded, ReadEvents
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
 _REMEMBERED = 10
-"""So many turns are averaged to predict the next ones."""
+"""The number of turns that are averaged to predict the next ones."""
 _LONGEST_CAR = 64
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
 def merge_stream(branch: str) -> str:
-    """Return the stream of a branch's merge queue: its name is a file's, too."""
+    """Return the stream of a branch's merge queue: it is a file name, too."""
     return f"{MERGES}{quote(branch, safe='')}"
 
 
@@ -46,9 +46,9 @@ class MergeQueue(Struct):
     green: set[tuple[str, str]] = field(default_factory=set)
     """How trees were tested that passed, and the trees."""
     batches: dict[str, Batched] = field(default_factory=dict)
-    """By mission, what it was merged with last."""
+    """By mission, the batch that it was last merged with."""
     car: int = 1
-    """How many may be tested together next, if the settings let as many: twice as many after green, one after red."""
+    """How many may be tested together next, up to the setting: twice as many after green, one after red."""
 
     def apply(self, event: Event) -> None:
         if isinstance(event, HandedIn):

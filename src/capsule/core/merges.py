@@ -1,7 +1,7 @@
-"""What came of merges: each mission's way through the merge queue of its branch, and what was tested together.
+"""The results of merges: each mission's way through the merge queue of its branch, and the batches.
 
-A queue's own stream knows turns and batches; whether a turn ended in a merge stands in the mission's. A mission that
-found nobody waiting wrote nothing to the queue: its merge is known from its own stream alone.
+A queue's own stream has turns and batches; the mission's stream tells whether a turn ended in a merge. A mission that
+did not wait writes nothing to the queue: its merge is only in its own stream.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[str, ...] = ()
     """The missions that entered the branch with the same commit."""
     why: str = ""
-    """Why it went back, and what does not go together with it."""
+    """Why it went back, and what it conflicts with."""
 
 
 class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batches(self) -> tuple[BatchTest, ...]:
-        """Return what was tested together, again in parts, or red; not what was green alone."""
+        """Return the tests of several missions, of parts of a batch, and red ones; not a single green one."""
         return tuple(one for one in self.tested if one.missions[1:] or one.part or not one.green)
 
     @property
@@ -115,7 +115,7 @@ def _waited(turn: Turn, view: MissionSummary, train: MergeTrain) -> Passage:
 
 
 def _at_once(view: MissionSummary, train: MergeTrain) -> Iterator[Passage]:
-    """Yield what a mission did without waiting: merges and returns that no turn of the queue stands for."""
+    """Yield a mission's merges and returns that have no turn in the queue."""
     turns = [(turn.came or turn.ended, turn.ended) for turn in train.turns if turn.mission == view.mission]
     for attempt in _merges(view):
         if not any(attempt.began <= ended <= attempt.until for _, ended in turns):
@@ -132,7 +132,7 @@ def _passage(mission: str, came: str, ended: str, result: MergeResult, why: str 
 
 
 def _merges(view: MissionSummary) -> list[Attempt]:
-    """Return the attempts that brought its work to the branch: one, unless a person took that back."""
+    """Return the attempts that merged its work: one, unless a person undid the merge."""
     if not view.merged:
         return []
     return [attempt for attempt in view.attempts if attempt.ended and "merged" in attempt.ended.outcome.facts]

@@ -2,8 +2,8 @@
 
 A **mutant** is one edit of one file, on lines that the change added or rewrote: a function that returns at once with
 its default value, a condition negated, a boundary moved, an operator swapped, a constant changed, a statement left out.
-Which ones there are depends on the two versions of a file alone, and which of them are tried on the tree: the same tree
-always has the same mutants.
+The mutants depend only on the two versions of a file, and the choice among them on the tree: the same tree always has
+the same mutants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BODY = "body"
-"""The kind of mutant that takes a whole function's work away."""
+"""The kind of mutant that removes a whole function body."""
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def stubs(path: str, before: bytes, after: bytes) -> list[Mutant]:
 def fillings(path: str, before: bytes, after: bytes) -> list[Mutant]:
     """Return a mutant with a value for every changed function that does nothing and returns nothing.
 
-    They are for a change that has no other function: there is nothing else to break in it.
+    They are for a change without any other function.
     """
     found = []
     for each in _changed_functions(path, after, changed_lines(before, after), idle=True):
@@ -120,7 +120,7 @@ def fillings(path: str, before: bytes, after: bytes) -> list[Mutant]:
 def leftovers(path: str, before: bytes, after: bytes) -> list[Mutant]:
     """Return a mutant of what lies in no function: every value on changed lines is 1, or a new file is emptied.
 
-    They are for a change that has no function at all.
+    They are for a change without functions.
     """
     root = parse(path, after)
     if root is None:  # an old file as it was is what new tests were red on
@@ -150,7 +150,7 @@ _NONE = {**{"py": "None", "rb": "nil", "php": "null"}, **dict.fromkeys(("js", "t
 
 
 def _is_declared_only(path: str, each: Definition) -> bool:
-    """Tell whether a function is there for its types, or for others to fill."""
+    """Tell whether a function only declares types, or is abstract."""
     around, node = each.node.text or b"", each.node.parent
     while node is not None:
         if node.type in ("class_definition", "decorated_definition"):
@@ -193,7 +193,7 @@ _GO_VALUES = ((r"(?:u?int\d*|float\d+|byte|rune)", "77"), ("string", '"capsule"'
 
 
 def _other(path: str, stub: str) -> str:
-    """Return the stub with another value; where the type has none that is easily told, with a panic."""
+    """Return the stub with another value, or with a panic if the type has no simple one."""
     language = language_of(path)
     if language == "go":
         for kind, value in _GO_VALUES:
@@ -207,7 +207,8 @@ def _other(path: str, stub: str) -> str:
 def ending(mutant: Mutant, source: bytes) -> Mutant | None:
     """Make a function whose body was taken out end the whole program: if all tests pass even then, none executes it.
 
-    An error would not do: tests and code catch errors. None where the language has no row, or it is no function's body.
+    An error would not do: tests and code catch errors. None if the language has no row, or the mutant is not a function
+    body.
     """
     language = language_of(mutant.path)
     is_body = any(each.body and each.body[0] == mutant.start for each in definitions(mutant.path, source))
@@ -238,7 +239,7 @@ _ENDS = {
 
 
 def works_outside_functions(path: str, before: bytes, after: bytes) -> bool:
-    """Tell whether a change also lies where no stub reaches: a constant, a table, a function without a default."""
+    """Tell whether a change also touches what no stub covers: a constant, a table, a function without a default."""
     made = stubs(path, before, after)
     spans = [(each.body or (0, 0)) for each in _changed_functions(path, after, changed_lines(before, after))]
     if len(spans) != len(made):
@@ -276,7 +277,7 @@ _TRIVIAL = (
 
 
 def _changed_functions(path: str, source: bytes, lines: set[int], *, idle: bool = False) -> Iterator[Definition]:
-    """Yield functions with a body of their own on changed lines, or those that do nothing; of nested ones each."""
+    """Yield functions on changed lines, nested ones too: those with a body, or those that do nothing."""
     for each in definitions(path, source):
         if each.body is None:
             continue
@@ -309,13 +310,13 @@ _ZERO = {
     "java": {"boolean": "false", "char": "'a'"},
     "php": {"int": "0", "float": "0.0", "string": "''", "bool": "false", "array": "[]"},
 }
-"""By language: default values of types that are no number."""
+"""By language: default values of types that are not numbers."""
 _RETURN_TYPE = {"rs": "return_type", "php": "return_type", "cs": "returns"}
 _NUMBERS = r"[iu](?:8|16|32|64|128|size)|f(?:32|64)|int|long|short|byte|float|double|size_t|u?int\d*_t|unsigned.*"
 
 
 def _stub(path: str, source: bytes, each: Definition) -> Mutant | None:
-    """Make the function return its default value at once. What it would have done stays below, so that it compiles."""
+    """Make the function return its default value at once. The old body stays below, so that it compiles."""
     assert each.body
     start, end = each.body
     body, language, where = source[start:end], language_of(path), f"in {path}:{_line(source, start)}"
@@ -335,7 +336,7 @@ def _stub(path: str, source: bytes, each: Definition) -> Mutant | None:
 
 
 def _default(language: str, node: Node) -> str | None:  # noqa: PLR0911 - one line per language
-    """Return the statement that leaves a function with its default value; None where there is none for its type."""
+    """Return the statement that returns a function's default value; None if its type has none."""
     if language in ("js", "ts", "tsx"):
         named = node.child_by_field_name("name")
         cast = " as any" if language != "js" else ""

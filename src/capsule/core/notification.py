@@ -1,7 +1,7 @@
 """Notifications: a mission needs you, is done, or stopped.
 
-A mission is told of when it halts, ends or is stopped, and a run when it ends: each happening once, because it is an
-event, and an event happens once. Children are part of their parent's step, whose end says the same.
+A mission notifies when it halts, ends or is stopped, and a run when it ends: once each, because each is one event.
+Child missions are part of their parent's step, whose end says the same.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _HELD = re.compile(r"\[(?P<item>[^\]]+)\]\[BLOCKED\] (?P<why>.*)")
 
 class Occasion(StrEnum):
     BLOCKED = "blocked"
-    """A mission is parked: a human should decide."""
+    """A mission is parked: a person should decide."""
     DONE = "done"
-    """A mission is merged, or closed as not needed; a campaign is at its end."""
+    """A mission is merged, or closed as not needed; a campaign is finished."""
     STOPPED = "stopped"
-    """A mission gave up or was stopped, or a run came to its end."""
+    """A mission gave up or was stopped, or a run ended."""
 
 
 class Notification(msgspec.Struct, frozen=True):
     occasion: Occasion
     mission: str
-    """The item that it is about, or the run's stream."""
+    """Its item, or the run's stream."""
     words: str
     """One sentence for people, on one line."""
     title: str = ""
-    """The item's, where it is about one."""
+    """The item's title, if it is about one."""
 
 
 def channels(setting: str | Collection[str]) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def is_repeated_by_run(stream: str, ended: RunEnded, told: Collection[str]) -> b
 
 
 def _notification_of(stream: str, event: Event, state: MissionState) -> tuple[Occasion, str, str] | None:
-    """Return the occasion, whom it is about, and the words."""
+    """Return the occasion, the subject and the words."""
     match event:
         case StepEnded(decision=made) if made.move in HALTS:
             occasion = Occasion.BLOCKED if made.move is Move.PARK else Occasion.STOPPED
@@ -91,4 +91,4 @@ def _notification_of(stream: str, event: Event, state: MissionState) -> tuple[Oc
 
 
 TELLING = (StepEnded, Stopped, Warned, RunEnded)
-"""Of other events there is never anything to tell."""
+"""Other events never notify."""

@@ -1,7 +1,7 @@
 """Items as an outline for screens: epics, features and tasks one below the other, or a backlog by status.
 
-The outline is flat, a parent before what it holds, each entry with its depth: families may be as deep as somebody makes
-them, and one that is drawn in a circle is told once. What is done is shown within what is not, and nowhere else.
+The outline is flat, a parent before what it holds, each entry with its depth: families may be of any depth, and a cycle
+is listed once. Finished items are only shown below unfinished ones.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class OutlineEntry(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     item: Item | None = None
     status: MissionStatus = MissionStatus.READY
-    """Of its mission while that is under way, or of a run that goes through all that it holds; else of the item."""
+    """The status of its running mission, or of a run over all its items; else of the item."""
     phase: str = ""
     done: int = 0
     of: int = 0
     waits_for: tuple[str, ...] = ()
     holds: bool = False
-    """Something stands below it."""
+    """It has entries below it."""
 
 
 def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[OutlineEntry]:
@@ -54,7 +54,7 @@ def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[Out
 
 
 def run_of(board: Board, item: str) -> RunSummary | None:
-    """Find the run that works through all it holds, or through its phases, right now."""
+    """Find the current run over all its items, or over its phases."""
     streams = _streams(item)
     return next((run for run in board.runs if run.running and run.stream in streams), None)
 
@@ -64,7 +64,7 @@ def _streams(item: str) -> tuple[str, str]:
 
 
 def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[OutlineEntry]:
-    """Leave out what stands below an entry that is folded."""
+    """Leave out the entries below a folded one."""
     shown: list[OutlineEntry] = []
     hidden_below: int | None = None
     for entry in entries:
@@ -76,7 +76,7 @@ def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[Ou
 
 
 def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
-    """Keep the entries in which every word occurs, each below whatever holds it."""
+    """Keep the entries that contain every word, with their parents."""
     wanted = words.lower().split()
     above: list[OutlineEntry] = []
     kept: set[str] = set()

@@ -1,4 +1,4 @@
-"""Say which items are likely to touch files that a mission under way touches too.
+"""Find items that are likely to touch the same files as a running mission.
 
 A mission touches what its steps have changed. Until that is more than tests, the files that its item and its plans name
 count as well. A folder ends in a slash, and stands for everything below it.
@@ -17,7 +17,7 @@ from capsule.core.text import one_line, shortened
 
 _WORD = re.compile(r"(`?)([^\s`'\"<>|,;(){}*]+)(`?)")
 _MOST_ALIKE = 100
-"""A name that more paths share says nothing, unless it is the whole path."""
+"""A name that more paths share is ignored, unless it is the whole path."""
 _DEEPEST = 64
 _LONGEST_SHOWN = 120
 
@@ -33,7 +33,7 @@ class PathIndex:
             self._by_name.setdefault(_name(path), []).append(path)
 
     def find(self, words: str) -> str:
-        """Return the path that is spelled so, else the only one that ends so; '' where there is none, or several."""
+        """Return the path with this spelling, else the only one that ends so; '' if there is none, or several."""
         if words in self._paths:
             return words
         alike = self._by_name.get(_name(words), ())
@@ -73,7 +73,7 @@ class Footprint(Struct, frozen=True):
 
 
 def likely_overlaps(candidates: Mapping[str, Footprint], under_way: Mapping[str, Footprint]) -> dict[str, str]:
-    """Say of each candidate that is likely to get in the way of a mission under way: with which file, and of whom."""
+    """Return each candidate that is likely to conflict with a running mission, with the file and the mission."""
     missions, below = dict[str, tuple[str, bool]](), dict[str, str]()
     for changing in (True, False):
         for mission, theirs in under_way.items():
@@ -94,7 +94,7 @@ def likely_overlaps(candidates: Mapping[str, Footprint], under_way: Mapping[str,
 
 
 def _in_words(shared: Mapping[str, tuple[str, bool]]) -> str:
-    """Name one file, rather one that is being changed, and the mission that it is shared with."""
+    """Name one shared file, preferably one that is being changed, and the mission that shares it."""
     path = min(shared, key=lambda path: (not shared[path][1], path))
     mission, changing = shared[path]
     whose = f"which {mission} is changing" if changing else f"as {mission} is"

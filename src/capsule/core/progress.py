@@ -1,4 +1,4 @@
-"""How far a run of several missions at a time is: counts, cost and the time that is left, from the journal alone."""
+"""The progress of a run with several missions: counts, cost and the time left, from the journal alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.status import MissionStatus
 
 _REMEMBERED = 50
-"""From so many missions, the newest, the next ones are foretold."""
+"""The number of newest missions that predict the next ones."""
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,17 +23,17 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     done: int
     of: int
-    """0 where nobody has counted."""
+    """0 if unknown."""
     running: int
     queued: int
     """How many wait to be merged."""
     needs_you: int
     failed: int
     spent: Spending
-    """Without agents that are at work: these have not said yet what they cost."""
+    """Without running agents: their cost is not reported yet."""
     budget: Allowance
     left: float | None
-    """Seconds until it is done; None where nothing is known of missions like these."""
+    """Seconds until it is done; None if no similar mission is known."""
 
 
 def progress_of(
@@ -66,13 +66,13 @@ def progress_of(
 
 
 def progress_on(board: Board, run: RunSummary) -> RunProgress:
-    """Tell how far a run of a board is."""
+    """Return the progress of a run on a board."""
     missions = [view for view in board.missions if view.mission in run.missions or view.parent in run.missions]
     return progress_of(run, missions, board.missions, board.queued)
 
 
 def earlier_durations(own: Iterable[MissionSummary], known: Iterable[MissionSummary]) -> list[float]:
-    """Return how long missions of the same workflows took that delivered, also in earlier runs; the newest only."""
+    """Return the durations of the newest delivered missions with the same workflows, also of earlier runs."""
     workflows = {view.workflow for view in own}
     like = [view for view in known if view.delivered and not view.parent and view.workflow in workflows]
     newest = sorted(like, key=lambda view: view.last)[-_REMEMBERED:]

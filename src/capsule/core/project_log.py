@@ -1,4 +1,4 @@
-"""The project's worklog, one file a month: write an entry, and read what entries say of items that are gone."""
+"""The project's worklog, one file a month: write an entry, and read the entries of archived items."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Judge by name: which tests are new, which fail, which were harmed.
+"""Judge by name: new tests, failing tests, harmed tests.
 
-A change is proven red and green by its own tests, and everything that passed on the base has to pass still. What
-failed there already is known and may stay as it is.
+A change is proven red and green by its own tests, and everything that passed on the base has to pass still. What failed
+there already is known and may stay as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TestEdits(msgspec.Struct, frozen=True):
     touched: dict[str, tuple[str, ...]] = {}
     """By path: the definitions of the base that read otherwise now, and those that are gone."""
     moved: dict[str, tuple[str, ...]] = {}
-    """By definition: other test files that hold what was taken out of one, word for word."""
+    """By definition: other test files that hold the removed text of one, word for word."""
     grown: dict[str, tuple[str, ...]] = {}
     """By path: definitions that were touched, by lines at their end and by nothing else."""
 
@@ -98,7 +98,7 @@ def texts_of_all(files: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
 
 
 def mentions_any(text: bytes | None, names: Iterable[str]) -> bool:
-    """Tell whether a definition's text holds one of these names; one that was not found may hold any."""
+    """Tell whether a definition's text holds one of these names; a definition that was not found may hold any."""
     return text is None or any(_mentions(text, name) for name in names)
 
 
@@ -123,7 +123,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 def baseline_of(first: TestReport, second: TestReport | None = None) -> Baseline:
-    """Tell what is known to fail from what is flaky, by two runs."""
+    """Tell known failures from flaky tests, by two runs."""
     if second is None:
         return Baseline(first)
     flaky = {*first.red} ^ {*second.red}
@@ -131,7 +131,7 @@ def baseline_of(first: TestReport, second: TestReport | None = None) -> Baseline
 
 
 class Judgement(NamedTuple):
-    """What was seen, in one line; whether the claim holds; and the details that an agent needs to mend it."""
+    """What was seen, in one line; whether the claim holds; and the details that an agent needs to fix it."""
 
     observed: str
     holds: bool
@@ -221,7 +221,7 @@ def judge_mended(base: Baseline, kept: Baseline, now: TestReport, edits: TestEdi
 
 
 def _harmed_by_hand(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
-    """Say which rewritten tests of the base have gone, or neither pass nor fail."""
+    """Name rewritten tests of the base that are gone, or neither pass nor fail."""
     idle = (Result.SKIPPED, Result.XFAILED, Result.XPASSED)
     names = [name for name in sorted(base.passing) if edits.touches(name)]
     gone = [f"{name} is gone" for name in names if name not in now.results and now.complete]
@@ -229,7 +229,7 @@ def _harmed_by_hand(base: Baseline, now: TestReport, edits: TestEdits) -> list[s
 
 
 def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
-    """List the tests of the base that were rewritten, skipped or taken away; a moved one counts as what it was."""
+    """List the tests of the base that were rewritten, skipped or removed; a moved one keeps its status."""
     texts = dict(edits.moved)
     found = []
     for name in sorted(base.passing):
@@ -246,7 +246,7 @@ def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
 
 
 def judge_kept(names: Collection[str], now: TestReport, old: TestReport) -> Judgement:
-    """Judge tests that were rewritten, skipped or taken away: each must fail as it was, else there was no need.
+    """Judge tests that were rewritten, skipped or removed: the old version of each must fail on the new code.
 
     `old` is a run of the new code with the test files of the base put back.
     """
@@ -279,7 +279,7 @@ def new_errors(base: Baseline, now: TestReport) -> list[LoadError]:
 
 
 def _harm(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[str] = ()) -> list[str]:
-    """Say which tests that passed on the base no longer pass, although they were not rewritten."""
+    """List tests that passed on the base, were not rewritten, and no longer pass."""
     faults = []
     cut_short = now.invocations < base.report.invocations or not now.complete
     for name in sorted(base.passing):
@@ -294,7 +294,7 @@ def _harm(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[
 
 
 def _weakened(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
-    """Say which rewritten tests of the base pass as before, or not at all: a changed requirement makes them fail."""
+    """List rewritten tests of the base whose old version still passes, or that no longer run."""
     ended = {name: now.results.get(name) for name in sorted(base.passing) if edits.touches(name)}
     faults = [f"{name} was rewritten and {_ENDED[how]}" for name, how in ended.items() if how and how not in RED]
     gone = [f"{name} is gone" for name, how in ended.items() if how is None and now.complete and not now.errors]
@@ -339,7 +339,7 @@ _ABSENT = (
 
 
 def red_by_absence(errors: Iterable[LoadError], edits: TestEdits, parses: Callable[[str], bool]) -> list[str]:
-    """Return the names that new tests ask for and the project lacks, where that explains every error; else none."""
+    """Return the missing names that new tests use, if they explain every error; else none."""
     names: list[str] = []
     for error in errors:
         found = [next(filter(None, match.groups())) for each in _ABSENT for match in re.finditer(each, error.text)]

@@ -1,8 +1,8 @@
-"""Sum up what was proven of a mission, and what was only said, from the evidence of its attempts.
+"""Sum up what was proven and what was only claimed in a mission, from the evidence of its attempts.
 
-Each piece of evidence says in `proven` what it adds, by its place in the one line that every screen and report shows:
-`red by name (3 new) · green by name · 212 others unharmed · demanded 7 of 8 · canary seen · reviewed (its word)`.
-A check that had nothing to say is named too (`mutants not tried`, `no canary`).
+Each piece of evidence says in `proven` what it adds, by part of the one line that every screen and report shows: `red
+by name (3 new) · green by name · 212 others unharmed · demanded 7 of 8 · canary seen · reviewed (its word)`. A check
+without a result is named too (`mutants not tried`, `no canary`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SILENT: Mapping[str, tuple[str, str]] = {
     "as-demanded": (ProofPart.DEMANDED, "mutants not tried"),
     "canary": (ProofPart.CANARY, "no canary"),
 }
-"""By check: its place, and the words for a phase that passed without it."""
+"""By check: its part, and the words for a phase that passed without it."""
 _GREEN = {ProofPart.GREEN.value: "green (exit code only)"}
 _BY_EXIT_CODE: Mapping[str, dict[str, str]] = {
     "red": {ProofPart.RED: "red (exit code only)"},
@@ -35,27 +35,27 @@ _BY_EXIT_CODE: Mapping[str, dict[str, str]] = {
     "green-when-done": _GREEN,
     "unharmed": _GREEN,
 }
-"""By check: the words for evidence that says no more than that it holds, as journals of earlier versions do."""
+"""By check: the words for evidence without `proven`, from journals of earlier versions."""
 REVIEWED = "reviewed (its word)"
 _BETWEEN = " · "
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A phase that judged and passed: what its agent says is not proven."""
+    """A review that passed: its agent's words are not proof."""
 
     phase: str
     summary: str
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a mission's work as it stands."""
+    """The proof of a mission's current work."""
 
     proven: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-    """What was not tried, what does not hold, and what a person accepted although it did not."""
+    """What was not tried, what does not hold, and what a person accepted anyway."""
     reviews: tuple[Review, ...] = ()
     tests: dict[str, tuple[str, ...]] = {}
-    """Tests by what became of them: new, rewritten, known to fail."""
+    """Tests by kind: new, rewritten, known to fail."""
     survivors: tuple[str, ...] = ()
     """The mutants that no test noticed, one line each."""
     not_covered: tuple[str, ...] = ()
@@ -67,13 +67,13 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """Return all of it in one line; '' while nothing was checked."""
+        """Return all of it in one line; '' if nothing was checked."""
         reviewed = (REVIEWED,) if self.reviews else ()
         return joined((*self.proven, *self.gaps, *reviewed))
 
 
 def proof_of(history: MissionHistory) -> Proof:
-    """Join the evidence of the phases that stand; of a phase that is to be done again, nothing stands."""
+    """Join the evidence of finished phases; a phase that will run again has none."""
     state = history.state
     to_do = {*state.to_do} if not state.abandoned else set[str]()
     ended = [attempt for attempt in history.attempts if attempt.ended]
@@ -101,7 +101,7 @@ def proof_of(history: MissionHistory) -> Proof:
 
 
 def trailers_of(history: MissionHistory) -> list[str]:
-    """Say in trailers of a commit what made it: the mission, its agents with their models, what was proven."""
+    """Return the trailers of a commit: the mission, its agents with their models, the proof."""
     proof = proof_of(history)
     reviewed = (REVIEWED,) if proof.reviews else ()
     paid = [attempt for attempt in history.attempts if attempt.ended and attempt.agent]
@@ -115,7 +115,7 @@ def trailers_of(history: MissionHistory) -> list[str]:
 
 
 def words_of(evidence: Iterable[Evidence]) -> dict[str, str]:
-    """Return what pieces of evidence prove, by place, in the order of the line."""
+    """Return what evidence proves, by part, in the order of the line."""
     found: dict[str, str] = {}
     for piece in evidence:
         if piece.standing is EvidenceStatus.CONFIRMED:
@@ -133,7 +133,7 @@ def line_of(evidence: Iterable[Evidence]) -> str:
 
 
 def tests_of(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
-    """Return the tests that evidence names, by what became of them; the last word on each counts."""
+    """Return the tests that evidence names, by kind; the last mention of each counts."""
     found: dict[str, tuple[str, ...]] = {}
     for piece in evidence:
         found |= piece.tests
@@ -141,7 +141,7 @@ def tests_of(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
 
 
 def last_mutant_evidence(evidence: Iterable[Evidence]) -> Evidence | None:
-    """Return the evidence that says what came of mutants when they were last tried."""
+    """Return the evidence of the last trial of mutants."""
     tried = [e for e in evidence if e.survivors or e.not_covered or ProofPart.DEMANDED in e.proven]
     return tried[-1] if tried else None
 

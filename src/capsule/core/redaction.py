@@ -1,4 +1,4 @@
-"""Keep secrets out of everything that is remembered or shown: one `Redactor`, asked at every sink."""
+"""Keep secrets out of everything that is stored or shown: one `Redactor`, used at every sink."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     closed: int
     under_way: int
     judged: int
-    """Of how many it can be said whether they passed at first: they came to an end or a halt, and were needed."""
+    """How many count for the first-pass rate: those that ended or halted and were needed."""
     first_pass: int
     attempts: int
     sent_back: int
     refuted: int
     mended: int
-    """How many of the refuted attempts were mended by a later one."""
+    """How many refuted attempts were mended by a later one."""
     claimed_wrongly: int
     """How often an agent claimed success, and the evidence said otherwise."""
     caught: int
@@ -67,11 +67,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     merges: tuple[MergeRecord, ...] = ()
     """The merge queues in which one of the missions waited, was tested with others or went back."""
     questions: tuple[Question, ...] = ()
-    """What of it needs a person, the oldest first."""
+    """What needs a person, the oldest first."""
 
     @property
     def alone(self) -> bool:
-        """Tell whether it is about one mission, and not about a run."""
+        """Tell whether it is about one mission, not a run."""
         return len(self.missions) == 1 and not self.run
 
     @property

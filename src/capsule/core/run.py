@@ -1,8 +1,8 @@
-"""Read a run from its own stream: what it has started, what that used, and whether another agent may start.
+"""Read a run from its own stream: its agents, their usage, and whether another one may start.
 
-Every mission of a run writes there, in the transaction that begins or ends its step. So however many runners there are,
-cap, budget and breaker are decided by one reader of one stream, inside of the transaction that starts an agent
-(`admitted`), and two runners never both take the last of anything.
+Every mission of a run writes there, in the transaction that begins or ends its step. So with any number of runners,
+cap, budget and breaker are checked against one stream, inside of the transaction that starts an agent (`admitted`), and
+two runners never both take the last slot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from capsule.core.event import (
 from capsule.core.folding import Folded, ReadEvents
 
 BREAKER = 2
-"""So many items in a row that used up their retries, and the run stops: it is not the items."""
+"""The run stops after this many items in a row that used up their retries: the cause is not the items."""
 
 
 class Tally(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Tally(Struct, frozen=True):
 
 
 class OpenRun(Struct):
-    """A run that has not ended, as its stream tells it."""
+    """A run that has not ended, read from its stream."""
 
     cap: int = 0
     """How many agents it may start; 0 for a run that has ended."""
@@ -69,16 +69,16 @@ class OpenRun(Struct):
     stopped: set[str] = field(default_factory=set)
     """Missions that a person asked to stop: it does not take them up again."""
     answered: list[str] = field(default_factory=list)
-    """Items that people let go on, each time they did."""
+    """Items that people resumed, once per time."""
     taken: list[str] = field(default_factory=list)
     """Missions whose process it was about to start."""
     spawned: list[tuple[str, str]] = field(default_factory=list)
     """Mission and step of each agent that it started."""
     at_work: dict[tuple[str, str], Allowance] = field(default_factory=dict)
-    """Those whose end is not written yet, with what they may still use of the budget."""
+    """Those without a recorded end, with their share of the budget."""
     tally: Tally = Tally()
     spent: Spending = Spending()
-    """What those that ended have used."""
+    """What the ended ones have used."""
     most: Spending = Spending()
     """The most that one of them used, of each."""
 
@@ -88,23 +88,23 @@ class OpenRun(Struct):
 
     @property
     def missions(self) -> list[str]:
-        """Name the missions that it took up, and the child missions that had agents; each once, in order."""
+        """Name the missions that it took up and the child missions with agents, each once, in order."""
         return [*dict.fromkeys([*self.taken, *(mission for mission, _ in self.spawned)])]
 
     @property
     def spending(self) -> Spending:
-        """Return what all of them have used; unknown for those that are still at work, or were interrupted."""
+        """Return what all of them have used; unknown for running and interrupted ones."""
         return total([self.spent, *(Spending().plus(None) for _ in self.at_work)])
 
     def share(self) -> Allowance | None:
-        """Return what the next agent may use of the budget; None where it has to wait until another has ended."""
+        """Return the next agent's share of the budget; None if it has to wait until another one ends."""
         usd, tokens, seconds = map(self._part, ("usd", "tokens", "seconds"))
         if 0 in (usd, tokens, seconds):
             return None
         return Allowance(usd, None if tokens is None else ceil(tokens), seconds)
 
     def _part(self, what: str) -> float | None:
-        """Return an equal part of what is free, but no less than one has needed so far; 0 where that is not left.
+        """Return an equal part of what is free, but at least the most that one agent has used; 0 if less is left.
 
         So a run with little left goes on with fewer agents at a time, instead of stopping all of them half way.
         """
@@ -119,12 +119,12 @@ class OpenRun(Struct):
 
 
 def open_run(events: Iterable[Event]) -> OpenRun:
-    """Read a run's stream. One that was killed and gone on with is one run; one that has ended may start nothing."""
+    """Read a run's stream. A run that was killed and resumed is one run; one that has ended may start nothing."""
     return reduce(_after, events, OpenRun())
 
 
 def followed_run(events: ReadEvents, stream: str) -> Folded[OpenRun]:
-    """Read a run's stream again and again."""
+    """Follow a run's stream."""
     return Folded(events, stream, OpenRun(), _after)
 
 
@@ -167,7 +167,7 @@ def _ended(run: OpenRun, event: AgentEnded) -> None:
 
 
 def agent_ended(mission: str, ended: StepEnded) -> AgentEnded:
-    """Return what a run remembers of the end of a step that an agent did."""
+    """Return the event for the end of an agent's step."""
     decision = ended.decision
     return AgentEnded(
         at=ended.at,
@@ -180,9 +180,9 @@ def agent_ended(mission: str, ended: StepEnded) -> AgentEnded:
 
 
 def admitted(wish: Spawned, run: OpenRun) -> Spawned:
-    """Return the start of an agent with its share of the budget; raise where the run has no room.
+    """Return the start of an agent with its share of the budget; raise if the run has no room.
 
-    Paused: for none any more. NotYet: until another agent has ended.
+    Paused: no agent may start any more. NotYet: until another agent has ended.
     """
     if run.used_up:
         raise Paused(f"The run has started {run.tally.spawns} of {run.cap} agents.")

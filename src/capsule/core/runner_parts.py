@@ -1,8 +1,8 @@
-"""Read what shared files say to the test runner: a coder may change the rest of them, and a test-writer nothing else.
+"""Read the parts of shared files that configure tests: a coder may change the rest, a test-writer only these.
 
-`pyproject.toml`, `package.json`, `Makefile` and their like hold much that has nothing to do with tests. A row per file
-name says which part speaks to the runner. Two versions bend the runner if that part differs. Of a file that cannot be
-read all of it counts, so that a change in it is seen.
+`pyproject.toml`, `package.json`, `Makefile` and others hold much that has nothing to do with tests. A row per file name
+says which part configures the runner. Two versions change the tests if that part differs. If a file cannot be read, all
+of it counts, so that a change is noticed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Words = Collection[str]
 Part = Mapping[str, Any]
 _ALL = "all of it"
 _GROWS = "+ "
-"""Before the name of a list that may grow, such as the members of a workspace."""
+"""Prefix of a list that may grow, such as the members of a workspace."""
 PartReader = Callable[[str, Words], Part]
 _PARTS: dict[str, PartReader] = {}
-"""By a pattern of file names: what such a file says to the test runner."""
+"""By file name pattern: the reader of the part for the test runner."""
 
 
 def _part_of(names: str) -> Callable[[PartReader], PartReader]:
@@ -46,7 +46,7 @@ def is_shared(path: str) -> bool:
 
 
 def changes_tests(path: str, before: str, after: str, words: Words = ()) -> bool:
-    """Tell whether two versions of a shared file say different things to the test runner."""
+    """Tell whether two versions of a shared file configure the test runner differently."""
     old, new = (runner_part(path, text, words) for text in (before, after))
     for name in {*old, *new}:
         was, now = old.get(name), new.get(name)
@@ -57,7 +57,7 @@ def changes_tests(path: str, before: str, after: str, words: Words = ()) -> bool
 
 
 def runner_part(path: str, text: str, words: Words = ()) -> Part:
-    """Return what a shared file says to the test runner; nothing where it says nothing."""
+    """Return the part of a shared file that configures the test runner; empty if there is none."""
     reader = _reader(path)
     if reader is None or not text.strip():
         return {}
@@ -69,7 +69,7 @@ def runner_part(path: str, text: str, words: Words = ()) -> Part:
 
 
 def only_for_tests(path: str, before: str, after: str) -> bool:
-    """Tell whether a manifest differs in nothing but what tests need: their dependencies, the runner's settings."""
+    """Tell whether two versions of a manifest differ only in test dependencies and runner settings."""
     name = path.rpartition("/")[2]
     if re.fullmatch(_LOCKS, name):
         return True
@@ -372,7 +372,7 @@ _TEST_DEPENDENCY = r"^\s*(?:test\w*|androidTest\w*)\b.*[\"'(].*[:.].*$|PackageRe
 
 @_part_of(r"build\.gradle(?:\.kts)?|mix\.exs|Rakefile|[^/]+\.(?:cs|fs|vb)proj|Directory\.Build\.props")
 def _lines_of_tests(text: str, _: Words) -> Part:
-    """Return the lines that speak of tests, without those that name a dependency."""
+    """Return the lines about tests, without those that name a dependency."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     return {"lines": [line for line in lines if re.search(_OF_TESTS, line) and not re.search(_TEST_DEPENDENCY, line)]}
 
@@ -407,4 +407,4 @@ _RESTS: dict[str, Callable[[str], object]] = {
     "composer.json": lambda text: _without(_json(text or "{}"), "require-dev", "autoload-dev"),
     **dict.fromkeys(("Gemfile", "build.gradle", "build.gradle.kts"), lambda _: ""),
 }
-"""What a manifest says to others than tests."""
+"""The parts of a manifest that do not concern tests."""

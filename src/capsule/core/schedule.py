@@ -1,7 +1,7 @@
-"""Choose the next item, and say why every other waits: the same for the queue, a campaign and `explain`.
+"""Choose the next item, and say why each other one waits: for the queue, a campaign and `explain`.
 
-What is under way comes first, then what is ready (impact, priority, then age), then what still has to be scoped,
-researched or triaged. An item waits for what it depends on, and for what those depend on that hold it.
+Items in progress come first, then ready ones (by impact, priority, then age), then those that have to be scoped,
+researched or triaged. An item waits for its dependencies, and for those of the containers above it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RE
 
 
 class QueuePosition(msgspec.Struct, frozen=True):
-    """An item's place in the queue: whether it can be worked on, and one line of why or why not."""
+    """An item's place in the queue: whether it can start, and the reason in one line."""
 
     item: Item
     actionable: bool
     why: str
     waits_for: tuple[str, ...] = ()
-    """Items that have to be done first, where that is the reason."""
+    """Items that have to be done first, if that is the reason."""
 
 
 def queue(
@@ -42,11 +42,11 @@ def queue(
 ) -> list[QueuePosition]:
     """Return every item in the order in which it would be taken.
 
-    `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that
-    this run has tried already; each with the reason. `ours` are items that have a mission, halted or not: what is
-    in progress without one is somebody's work by hand; None: the tracker says itself how far everything is.
-    `standing` is how missions go on, in words. `by_priority` says how urgent an item is where nobody assessed it.
-    `triage_first` takes what is new before anything else, so that what is urgent is known to be.
+    `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that this
+    run has tried already; each with the reason. `ours` are items that have a mission, halted or not: an item in
+    progress without one is worked on by hand; None: the tracker itself has the state of everything. `standing` is the
+    next step of missions, in words. `by_priority` uses the priority of items without an assessment. `triage_first`
+    takes new items first, so that urgent ones are known.
     """
 
     def rank(item: Item) -> tuple[object, ...]:
@@ -68,7 +68,7 @@ def queue(
 def choose(
     places: Iterable[QueuePosition], only: Container[str] | None = None, overlap: Container[str] = ()
 ) -> Item | None:
-    """Return the first that can be worked on, of those asked for; one of `overlap` only where there is no other.
+    """Return the first requested item that can start; one of `overlap` only if there is no other.
 
     `overlap` are items that are likely to touch the files of a mission under way.
     """
@@ -79,9 +79,9 @@ def choose(
 def within_reach(
     places: Iterable[QueuePosition], under_way: Iterable[str], only: Container[str] | None = None
 ) -> set[str]:
-    """Name the items that a run will come to: what can be worked on, and what waits for nothing but these.
+    """Name the items that a run will reach: those that can start, and those that only wait for these.
 
-    `under_way` are the missions that others may wait for. What holds others is done when these are.
+    `under_way` are the missions that others may wait for. A container is done when its items are.
     """
     asked = [place for place in places if place.item.holds or only is None or place.item.id in only]
     needs = {
@@ -108,9 +108,9 @@ def within_reach(
 def in_order(
     items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[QueuePosition]], most: int
 ) -> list[QueuePosition]:
-    """Return the items asked for as they would be taken if each were finished; after them those that would not be.
+    """Return the requested items in the order they would run if each finished, then those that would not run.
 
-    `queued` makes a queue of what is left, as it would be found then; that is slow, so only `most` are told.
+    `queued` builds the queue of the rest at that point; that is slow, so only `most` are returned.
     """
     left = {item.id: item for item in items}
     taken: list[QueuePosition] = []
@@ -144,7 +144,7 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _stuck(self) -> dict[str, list[str]]:
-        """Items that wait in a cycle, or for one, each with what has to be done before: what it waits for and holds."""
+        """Items that wait in a cycle or for one, each with its dependencies and children."""
         before = {
             name: [*self._waits[name], *(other for other in item.holds if other in self.known)]
             for name, item in self.known.items()
@@ -178,7 +178,7 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
         return QueuePosition(item, actionable=True, why=self._reason(item))
 
     def _objection(self, item: Item) -> str:
-        """Return why an item cannot be worked on by itself; '' where it can."""
+        """Return why an item itself cannot start; '' if it can."""
         if block := item.blocked:
             kind = f"blocked ({block.kind})" if block.kind else "blocked"
             return f"{'held back' if block.kind == HELD else kind}: {block.reason}"

@@ -1,9 +1,10 @@
 """Find secrets in text and take them out, also where the text arrives in pieces.
 
-Everything that any secret covers is covered, together: where two of them overlap, replacing the one found first would
-leave a piece of the other. Of a stream, only what could be the beginning of a secret is held back; the rest goes on at
-once. What is held back may already be covered by a secret that was found: then it is there only to be compared with
-what follows, and `_covered` says how much of it has its mark already.
+Overlapping secrets are covered together: replacing only the one found first would leave a piece of the other.
+ Of a stream, only what could be the beginning of a secret is held back; the rest goes on at
+once. What is held back may already be covered by a secret: then it is only kept to be compared with
+what follows,
+ and `_covered` says how much of it has its mark already.
 
 The supervisor uses this, so nothing is imported that would slow its start, `typing` included.
 """
@@ -66,7 +67,7 @@ class Sieve:
         return out
 
     def rest(self) -> bytes:
-        """Return what was held back, at the end of the stream; half a secret or more is not shown either."""
+        """Return what was held back, at the end of the stream; half a secret or more is not shown."""
         text, covered = self._held, self._covered
         self._held, self._covered = b"", 0
         too_much = any(secret.startswith(text) and len(secret) <= 2 * len(text) for secret in self._secrets)

@@ -1,8 +1,8 @@
 """Read what an agent claims when it stops: the signal contract, and the result contract of the change workflow.
 
-Both end in one `Signal`. An answer that breaks its contract is an answer too: a synthetic one, whose feedback says what
-was wrong, so that nobody downstream has to handle an exception or a missing claim. Shape is judged strictly, content
-leniently: a required key must be there, but feedback that is a list instead of a text is kept as the JSON it was.
+Both end in one `Signal`. An answer that breaks its contract becomes a synthetic signal whose feedback names the fault,
+so that no caller has to handle an exception or a missing claim. Shape is judged strictly, content leniently: a required
+key must be there, but feedback that is a list instead of a text is kept as the JSON it was.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def closes(self) -> bool:
-        """Tell whether it says that nothing is to be done."""
+        """Tell whether it says that there is nothing to do."""
         return bool(self.duplicate_of or self.already_done)
 
 
@@ -105,7 +105,7 @@ STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.
 
 
 def read_signal(data: bytes) -> Signal:
-    """Return the signal in an agent's output, or a synthetic ERROR that names the fault; what it quotes is no claim."""
+    """Return the signal in an agent's output, or a synthetic ERROR that names the fault; quoted ones do not count."""
     found = last_object(data, quoted=False)
     if found is None:
         return error_signal("No signal JSON found in phase output")
@@ -128,7 +128,7 @@ def read_signal(data: bytes) -> Signal:
 
 
 def signal_object(signal: Signal) -> dict[str, object]:
-    """Return the signal as its contract writes it: the four fields, then whatever else the agent sent."""
+    """Return the signal as its contract writes it: the four fields, then the agent's other keys."""
     fields: dict[str, object] = {
         "status": signal.verdict.value,
         "feedback": signal.feedback,
@@ -196,7 +196,7 @@ def read_result(data: bytes, item_id: str, phase: str) -> Signal:
 
 
 def damage(data: bytes) -> str:
-    """Say how a result file is damaged as a whole; '' where it is text that does not end in the middle of an object."""
+    """Say how a result file is damaged as a whole; '' if it is text with a complete object."""
     cut_off = f"cut off after {len(data)} bytes"
     try:
         text = data.decode("utf-8-sig").strip()
@@ -215,7 +215,7 @@ def damage(data: bytes) -> str:
 
 
 def no_result(reason: str) -> Signal:
-    """Return the signal of an agent that was to answer by a result, and did not."""
+    """Return the signal for an agent that left no result file."""
     return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)
 
 
@@ -275,14 +275,14 @@ def _others(found: Mapping[str, object], known: tuple[str, ...]) -> dict[str, ob
 
 
 def _text(value: object) -> str:
-    """Return a string without control characters, nothing as nothing, anything else as the JSON it was."""
+    """Return a string without control characters, None as empty, anything else as JSON."""
     if isinstance(value, str):
         return without_controls(value)
     return "" if value is None else without_controls(_compact(value))
 
 
 def _word(value: object) -> str:
-    """Return a value from a fixed vocabulary, however it was capitalised."""
+    """Return a value from a fixed vocabulary, in any capitalisation."""
     return _text(value).strip().lower() if isinstance(value, str) else ""
 
 

@@ -18,7 +18,7 @@ def moment(stamp: str) -> float:
 
 
 def clock_time(stamp: str, later: float = 0.0) -> str:
-    """Return the local time of day so many seconds after the stamp, with the day where that is another one."""
+    """Return the local time so many seconds after the stamp, with the date if it is another day."""
     begin, end = (datetime.fromtimestamp(moment(stamp) + seconds) for seconds in (0.0, later))
     days = (end.date() - begin.date()).days
     day = "" if not days else f"{end:%a} " if days < _WEEK else f"{end:%-d %b}, "

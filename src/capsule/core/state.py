@@ -1,7 +1,7 @@
 """Fold a mission's events into its state: `state = replay(events)`. The heart of it is the list of phases still to do.
 
-`next_step` says what comes next, `apply` what an event changes. There is no other way a mission's state comes about, so
-resuming after a crash is the same as never having stopped.
+`next_step` says what comes next, `apply` what an event changes. A mission's state has no other source, so resuming
+after a crash is the same as never having stopped.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
     feedback: str = ""
     exit_code: int = 1
     vetoed: bool = False
-    """The phase itself passed: going on is going on to the next."""
+    """The phase itself passed: resuming continues with the next one."""
     mend: str = ""
     """The check whose evidence names who has to mend it."""
     accept: str = ""
@@ -86,14 +86,14 @@ class Mending(msgspec.Struct, frozen=True):
     """The work went back to have its tests mended; the code stays as it is, in `approved` under the name of this."""
 
     judge: str
-    """The phase that found it: when that passes, all is well."""
+    """The phase that found it: when that passes, the mending is over."""
     check: str
     survivors: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The next thing to do, as data; its key is unique in the mission for ever, so retry and rework need no other."""
+    """The next thing to do, as data; its key is unique in the mission for ever, also across retries and rework."""
 
     mission: str
     phase: str
@@ -126,7 +126,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
     refused: dict[str, Refutation] = {}
-    """By check, what did not hold when its phase last ended."""
+    """By check, the claims that were refuted when its phase last ended."""
     accepted: dict[str, str] = {}
     """Reasons of people, by `acceptance_key`."""
     mending: Mending | None = None
@@ -134,17 +134,17 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """The new tests were red only because what they name did not exist."""
     exam: tuple[ExamTest, ...] = ()
     exam_results: dict[str, ExamResult] = {}
-    """By the test's id, what came of it last."""
+    """The last result, by the test's id."""
     findings: dict[str, Ledger] = {}
-    """By phase, what its reviews have asked for."""
+    """By phase, the findings of its reviews."""
     struck: dict[str, str] = {}
     """Tests of the exam that a review struck out, with its reason."""
     unsettled: bool = False
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
-    """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
+    """A human or a rebase changed the work itself: a worker may then add nothing."""
     answer: str = ""
-    """What a person answered when they let it go on, until a step has ended since."""
+    """The answer of the person who resumed it, until a step has ended."""
     let_go_on: bool = False
     """A person unblocked the item and no step has begun since: what they changed in the worktree is theirs."""
     facts: dict[str, str] = {}
@@ -153,17 +153,17 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     spent: dict[str, Spending] = {}
     """By phase, all its attempts together."""
     unaccounted: bool = False
-    """An agent was started, and nobody has said yet what it used up."""
+    """An agent was started, and its usage is not reported yet."""
     begun: StepBegun | None = None
     unrecorded: StepEnded | None = None
-    """The step that the tracker has yet to be told of."""
+    """The step that is not yet written to the tracker."""
     proposed: Proposed | None = None
     returned: Returned | None = None
-    """Why the work is to be rebuilt on what others merged, until it is."""
+    """Why the work has to be rebuilt on what others merged, until that is done."""
     returns: int = 0
-    """How often that was so, since a person had it rebuilt."""
+    """How often that happened since a person last had it rebuilt."""
     met: dict[str, str] = {}
-    """The missions that it did not go together with then, each with its merge."""
+    """The missions that it conflicted with, each with its merge."""
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
@@ -185,7 +185,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spending(self) -> Spending:
-        """Return what its agents have used up, including one whose end was never reported."""
+        """Return what its agents have used, including one whose end was never reported."""
         known = total(self.spent.values())
         return known.plus(None) if self.unaccounted and self.begun else known
 
@@ -214,7 +214,7 @@ def apply(state: MissionState, event: Event) -> MissionState:
 
 
 def baseline(state: MissionState, phase: str) -> Checkpoint | None:
-    """Return the state that the last review before this phase approved: what must not be touched any more."""
+    """Return the state that the last review before this phase approved: it must not change any more."""
     names = state.workflow.names()
     earlier = [p for p in state.workflow.phases[: names.index(phase)] if p.role is Role.REVIEW]
     return next((state.approved[p.name] for p in reversed(earlier) if p.name in state.approved), None)
@@ -237,7 +237,7 @@ def acceptance_key(check: str, tree: str) -> str:
 
 
 def accept_command(mission: str, check: str) -> str:
-    """Return the command by which a person takes a refuted claim as it is."""
+    """Return the command by which a person accepts a refuted claim."""
     return f'capsule accept {mission} {check} --because "..."'
 
 
@@ -246,17 +246,17 @@ def is_accepted(state: MissionState, piece: Evidence) -> bool:
 
 
 def is_waived(state: MissionState, check: str) -> bool:
-    """Tell whether a person accepted a refuted claim of this check, for whichever tree."""
+    """Tell whether a person accepted a refuted claim of this check, for any tree."""
     return any(key.startswith(acceptance_key(check, "")) for key in state.accepted)
 
 
 def halt_is_accepted(state: MissionState) -> bool:
-    """Tell whether a person accepted all that the phase which stopped the mission was refuted by."""
+    """Tell whether a person accepted every refutation of the phase that stopped the mission."""
     return bool(state.halt and _acceptances(state, state.halt.phase))
 
 
 def kept_code(state: MissionState) -> Checkpoint | None:
-    """Return the work as it was when it went back to have its tests mended; None where it did not."""
+    """Return the work as it was when it went back for better tests; None if it did not."""
     return state.approved.get(_KEPT) if state.mending else None
 
 
@@ -354,7 +354,7 @@ def _examined(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def exam_feedback(exam: tuple[ExamTest, ...], results: Mapping[str, ExamResult]) -> str:
-    """Say of each test that fails what was asked, what was expected and what was seen: never its code."""
+    """Describe each failed test by its criterion, its expected and its observed value, never by its code."""
     failing = [(test, results[test.id]) for test in exam if test.id in results]
     return "\n\n".join(
         f"{test.id}\n  criterion: {test.criterion}\n  input: {test.input}\n  expected: {test.expected}\n"
@@ -404,7 +404,7 @@ def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:
 
 
 def _mending(state: MissionState, event: StepEnded) -> MissionState:
-    """Note what has to be mended, with the code as it stands; forget it when the phase that found it has passed."""
+    """Record what has to be mended, with the current code; drop it when the phase that found it has passed."""
     piece = mend_of(event.outcome.evidence) if event.decision.mend else None
     if piece and state.checkpoint:
         known = Mending(event.phase, piece.check, piece.survivors, piece.not_covered)
@@ -415,7 +415,7 @@ def _mending(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def _with_reviews_told(state: MissionState, judge: str) -> dict[str, str]:
-    """Tell the reviews of the phase that mends tests that the code is there: they would ask why nothing fails."""
+    """Tell the reviews of mended tests that the code exists: they would ask why nothing fails."""
     writer = state.workflow.writer(TESTS, judge)
     reviews = [p.name for p in state.workflow.phases if p.role is Role.REVIEW and p.rework == writer]
     return {**state.feedback, **dict.fromkeys(reviews, _CODE_IS_THERE)}
@@ -437,7 +437,7 @@ def _advance(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def _repeat(state: MissionState, event: StepEnded) -> MissionState:
-    """Begin the next part afresh: with all retries, and without the feedback that the last part has answered."""
+    """Begin the next part afresh: with all retries, and without feedback that was answered."""
     return replace(
         state,
         summary=event.outcome.signal.summary or state.summary,
@@ -511,7 +511,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
 
 
 def _answer_to_review(state: MissionState, phase: Phase, answer: str) -> dict[str, str]:
-    """Tell a review with findings what a person answered, too: it would ask for the same again."""
+    """Pass a person's answer to a review with findings, too: it would ask for the same again."""
     return {phase.name: answer} if answer and phase.name in state.findings else {}
 
 
@@ -527,7 +527,7 @@ def _re_entry(state: MissionState, halt: Halt) -> str:
 
 
 def _acceptances(state: MissionState, phase: str) -> list[str]:
-    """Say what a person accepted of a phase's refuted claims, where that is all of them; else nothing."""
+    """Describe a person's acceptance of all refuted claims of a phase; '' if not all were accepted."""
     pieces = [known.piece for known in state.refused.values() if known.phase == phase]
     if not all(is_accepted(state, piece) for piece in pieces):
         return []
@@ -584,7 +584,7 @@ def _recorded(state: MissionState, event: Recorded) -> MissionState:
 
 
 def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionState:
-    """Go on from where the tracker says the item stands, with retries afresh."""
+    """Continue from the item's status in the tracker, with fresh retries."""
     moved = (item.status, item.phase) != (state.item.status, state.item.phase)
     halt, remaining = state.halt, state.workflow.remaining(item)
     state = replace(state, item=item, begun=None)

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Tone(StrEnum):
-    """The meaning of a colour; each screen has its own shade of it, and a sign and a word always stand beside it."""
+    """The meaning of a colour; each screen has its own shade, always with a sign and a word."""
 
     GOOD = "good"
     BAD = "bad"
@@ -22,7 +22,7 @@ class Tone(StrEnum):
 
 class MissionStatus(StrEnum):
     READY = "ready"
-    """Nobody has begun, or it was released and the next run takes it up."""
+    """Not begun, or released for the next run."""
     RUNNING = "running"
     WAITING = "waiting"
     """For another item, a limit, a slot, a review elsewhere."""
@@ -69,7 +69,7 @@ class Condition(StrEnum):
     MERGED = "merged"
     DONE = "done"
     CLOSED = "closed"
-    """It turned out not to be needed."""
+    """It was not needed."""
     ABANDONED = "abandoned"
 
 

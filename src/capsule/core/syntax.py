@@ -66,11 +66,11 @@ class Definition(NamedTuple):
     end: int
     body: tuple[int, int] | None
     node: Node
-    """The whole of it, decorators and attributes included."""
+    """Its lines, with decorators and attributes."""
 
 
 def language_of(path: str) -> str:
-    """Return the key of `LANGUAGES` for a file; '' where no grammar knows it."""
+    """Return the key of `LANGUAGES` for a file; '' if no grammar knows it."""
     suffix = path.rpartition(".")[2].lower() if "." in path else ""
     suffix = _OTHER_SUFFIXES.get(suffix, suffix)
     return suffix if suffix in LANGUAGES else ""
@@ -85,7 +85,7 @@ def _parser(language: str) -> Parser:
 
 
 def parse(path: str, source: bytes) -> Node | None:
-    """Return the root of a file's syntax tree; None where its language is unknown."""
+    """Return the root of a file's syntax tree; None if its language is unknown."""
     language = language_of(path)
     return _parser(language).parse(source).root_node if language else None
 
@@ -117,7 +117,7 @@ def is_literal(node: Node) -> bool:
 
 
 def other_value(literal: Node) -> str:
-    """Return another value of the same kind, as the language writes it; '' where there is no simple one."""
+    """Return another value of the same kind, as the language writes it; '' if there is no simple one."""
     text, kind = text_of(literal), _LITERALS.get(literal.type)
     if kind == "number":
         return str(int(text) + 1) if text.isdigit() else ""
@@ -134,7 +134,7 @@ def parses(path: str, source: bytes) -> bool:
 
 
 def same_code(path: str, before: bytes, after: bytes) -> bool:
-    """Tell whether two versions of a source file differ in nothing but comments, docstrings and blanks."""
+    """Tell whether two versions of a source file differ only in comments, docstrings and blanks."""
     old, new = parse(path, before), parse(path, after)
     if old is None or new is None or old.has_error or new.has_error:
         return before == after
@@ -189,7 +189,7 @@ def texts_of(path: str, source: bytes) -> dict[str, bytes]:
 
 
 def grown_definitions(path: str, before: bytes, after: bytes) -> set[str]:
-    """Name the definitions that have more lines at their end, in no block of theirs, and are else as they were."""
+    """Name the definitions that only gained lines at their end, outside of any inner block."""
     old, new = ({each.name: each for each in definitions(path, text)} for text in (before, after))
     return {
         name
@@ -251,7 +251,7 @@ def values_of(root: Node) -> list[Node]:
 
 
 def _name(node: Node) -> str:
-    """Return the name of a definition; in C it stands inside of declarators."""
+    """Return the name of a definition; in C it is nested in declarators."""
     named = node.child_by_field_name("name")
     declarator = node.child_by_field_name("declarator")
     while named is None and declarator is not None:
@@ -263,7 +263,7 @@ def _name(node: Node) -> str:
 
 
 def _is_for_others(node: Node) -> bool:
-    """Tell whether a function has a name that others call; a member of an object that is an argument has none."""
+    """Tell whether a function has a name that other code can call; a member of an argument has none."""
     holder = node.parent.parent if node.type == "pair" and node.parent is not None else None
     return node.type != "pair" or (holder is not None and holder.type in (*_VALUES, "export_statement"))
 

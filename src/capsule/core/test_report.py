@@ -1,9 +1,8 @@
-"""Read how each test ended, by name: what a run of the test command says beyond its exit code.
+"""Read the result of each test by name from a run of the test command.
 
 Runners are asked for it through their environment (`instruments/`) and write one file per process; those that cannot be
-asked are read from what they print. `read_report` puts all of it together. A report is **complete** if every
-invocation that shows in the output has told of its tests, and has come to its own end: a test that is not in a complete
-report did not run.
+asked are read from what they print. `read_report` puts all of it together. A report is **complete** if every invocation
+in the output has reported its tests and ended by itself: a test that is not in a complete report did not run.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Result(StrEnum):
 
 RED = (Result.FAILED, Result.ERRORED)
 _WORST = (Result.PASSED, Result.XPASSED, Result.SKIPPED, Result.XFAILED, Result.ERRORED, Result.FAILED)
-"""A test may be told of more than once (subtests, teardown): the last of this row counts."""
+"""A test may be reported more than once (subtests, teardown): the result that is last here counts."""
 
 
 def worst(results: Iterable[Result]) -> Result:
@@ -47,7 +46,7 @@ class LoadError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How each test of one run ended."""
+    """The result of each test of one run."""
 
     __test__ = False  # pytest takes a class with this name for tests
 
@@ -55,9 +54,9 @@ class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
     errors: tuple[LoadError, ...] = ()
     invocations: int = 0
     complete: bool = False
-    """Every invocation that the output shows has told of its tests, and none was cut short."""
+    """Every invocation in the output has reported its tests, and none was cut short."""
     cut_short: bool = False
-    """An invocation began and did not come to its own end."""
+    """An invocation began and did not end by itself."""
     begun: tuple[str, ...] = ()
     """Runners that were seen to start: one that shows no test has run none."""
     rewritten: tuple[str, ...] = ()
@@ -86,7 +85,7 @@ class _Part(NamedTuple):
 
 
 def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()) -> TestReport:
-    """Put together what the runners behind one command have told.
+    """Combine what the runners behind one command reported.
 
     `files` holds what each process wrote, by the name of its file; `output` is what the command printed; `junit` holds
     the XML that it left.
@@ -127,7 +126,7 @@ def readable(output: str) -> str:
 
 
 _TELLS = {"mvn": "junit", "gradle": "junit"}
-"""Runners that were seen to start, and in what form they tell of their tests."""
+"""Runners that were seen to start, and the format of their reports."""
 _SHOWN = {
     # Closing lines that only a run prints. One that shows here and told nothing makes a report incomplete.
     "pytest": r"(?m)^(?:=+ )?(?:\d+ \w+, )*\d+ (?:passed|failed|errors?|skipped)\b[^\n]* in [\d.]+s",

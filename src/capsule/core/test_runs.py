@@ -1,6 +1,6 @@
 """Read a run of the test command by its exit code and what it printed.
 
-A run is green because it shows that tests ran, not only because it ended with 0.
+A run is green if it shows that tests ran, not only by exit code 0.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _KNOWN_RUNNERS = (
     rf"{_START}(?:mvn|mvnw|mvnd|gradle|gradlew)\s[^;&|\n]*\b(?:test|verify|check|build|package|install)\b",
     rf"{_START}(?:dotnet|mix|deno|bun|swift|flutter|dart)\s+test{_END}",
 )
-"""Commands that show a count if they ran a test. One that shows none has run none, whatever its exit code."""
+"""Commands that show a count if they ran a test. Without a count they ran none, with any exit code."""
 
 # Signals that come from outside: the kernel short of memory, a limit, an operator, a machine that shuts down. A program
 # that ends itself with SIGABRT or SIGSEGV is another matter: that is how an assertion in C fails.
@@ -123,10 +123,10 @@ _SIGNALS_IN_WORDS = {
 
 
 def killed_by(exit_code: int | None, tail: str) -> str:
-    """Return the name of the signal from outside that ended a command, or what it had started; '' if none.
+    """Return the name of the outside signal that ended a command or its child; '' if none.
 
-    A shell, and a sandbox, say 128 and the number. A runner whose exit code is the number of tests that failed says
-    so in its last lines, too.
+    A shell, and a sandbox, say 128 and the number. A runner whose exit code is the number of tests that failed says so
+    in its last lines, too.
     """
     if not exit_code:
         return ""
@@ -143,8 +143,8 @@ def colour_of(
 ) -> Colour:
     """Read a run of the test command; not run, skipped or timed out is never green, nothing ran is empty.
 
-    Names are believed, where the exit code says otherwise. Without them a run of a runner that we know is green only
-    if it shows a count. `command` is what ran, with all that it reaches (`frozen.commands_behind`).
+    Results by name count more than the exit code. Without them a run of a runner that we know is green only if it shows
+    a count. `command` is what ran, with all that it reaches (`frozen.commands_behind`).
     """
     if why in ("timeout", "idle"):
         return Colour.TIMED_OUT
@@ -170,7 +170,7 @@ def _by_name(exit_code: int, text: str, report: TestReport) -> Colour | None:
 
 
 _NO_TESTS = 5
-"""How pytest and unittest end where there are none."""
+"""How pytest and unittest end without tests."""
 
 
 def _by_output(exit_code: int, text: str, command: str, *, known: bool) -> Colour:
@@ -189,5 +189,5 @@ def _by_output(exit_code: int, text: str, command: str, *, known: bool) -> Colou
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:
-    """Tell whether one of them is found; in nothing none is, so that none has to be compiled."""
+    """Tell whether one of them matches; empty text matches none, so that none has to be compiled."""
     return bool(text) and any(re.search(pattern, text) for pattern in patterns)

@@ -1,4 +1,4 @@
-"""Clean the words of strangers."""
+"""Clean untrusted text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def without_controls(text: str) -> str:
-    """Remove control characters but line ends and tabs: a NUL fits no command line, the rest steers terminals."""
+    """Remove control characters except line ends and tabs: they break command lines and steer terminals."""
     return _CONTROL.sub("", text)
 
 
 def cleaned(text: str) -> str:
-    """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
+    """Replace lone surrogates, which JSON can hold and nothing can write, and control characters."""
     return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
 def sentence(text: str) -> str:
-    """End the text with a full stop where it has no end."""
+    """End the text with a full stop if it has no end mark."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -1,4 +1,4 @@
-"""Describe what sets a tracker apart, as data; the defaults fit one whose items are only claimed and closed."""
+"""Describe the differences of a tracker as data; the defaults fit one whose items are only claimed and closed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping
 import msgspec
 
 BEADS_EDITS = ("title", "description", "type", "priority", "parent", "tags", "dependencies", "status")
-"""What can be changed where an item has type, priority and parent."""
+"""The editable fields of an item with type, priority and parent."""
 
 
 class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tracker's items have, what can be done with them, and what they are called."""
+    """The properties of a tracker's items, the commands for them, and their names."""
 
     authoritative: bool = False
-    """It says where an item stands and what it waits for, and is believed before a journal; commits change it."""
+    """It holds each item's state and dependencies, counts more than a journal, and is changed by commits."""
     by_status: bool = False
-    """Items are listed by status, each with its phase; else as a tree of what holds what."""
+    """Items are listed by status, each with its phase; else as a tree."""
     documents: bool = False
     """Each item has documents in changes/ and _ideas/, which the missions of others leave alone."""
     folders: tuple[str, ...] = ()
     """Folders of the project that the tracker and the agents of its items write to."""
     verbs: tuple[str, ...] = ()
-    """Commands that not every tracker has a use for."""
+    """Commands that only some trackers support."""
     fields: tuple[str, ...] = ("type", "priority", "parent")
-    """What `add` can say of an item, besides what all items have."""
+    """Options of `add` beyond those of all trackers."""
     edits: tuple[str, ...] = ()
     """Fields that `edit`, `depend` and `hold` (`status`) can change of an item."""
     fields_hint: str = "An item has --type, --priority (0 to 4) and --parent there."
@@ -34,9 +34,9 @@ class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     own_commands: Mapping[str, str] = {}
     """The provider's own command for `add`, `show`, `reopen` or `release`; `{}` is the item."""
     id_prefix: str = ""
-    """What stands in our ids before the provider's own."""
+    """The prefix of our ids before the provider's own."""
 
     def own_command(self, verb: str, item_id: str, otherwise: str, before: str = ": ") -> str:
-        """End a hint with the provider's own command, or with other words where it has none."""
+        """End a hint with the provider's own command, or with other words if it has none."""
         known = self.own_commands.get(verb)
         return f"{before}{known.format(item_id.removeprefix(self.id_prefix))}" if known else otherwise

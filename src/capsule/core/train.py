@@ -1,7 +1,7 @@
-"""The merge queue of a branch as people look at it: who has the turn, who waits, who was merged with whom.
+"""The merge queue of a branch for people: the mission at its turn, those waiting, and the batches.
 
-`MergeTrain` takes one event of the queue's stream at a time; `MergeQueue` has what decides. A mission that finds nobody
-waiting writes nothing there: that it has the turn is seen by its lock, and what it merged stands in its own stream.
+`MergeTrain` takes one event of the queue's stream at a time; `MergeQueue` has what decides. A mission that does not
+wait writes nothing there: its lock shows that it has the turn, and its own stream holds its merge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from capsule.core.merge_queue import MergeQueue, cars
 from capsule.core.stamps import seconds_between
 
 _MOST = 200
-"""So many turns and batches are kept, however long a branch is merged into."""
+"""The number of turns and batches that are kept."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Car(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchTest(msgspec.Struct, frozen=True, kw_only=True):
-    """Missions that were tested together, and what came of it."""
+    """Missions that were tested together, and the result."""
 
     missions: tuple[str, ...]
     at: str
@@ -60,7 +60,7 @@ class BatchTest(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     green: bool
     commit: str = ""
-    """The commit that brought them to the branch, where they were merged."""
+    """The commit that merged them, if they were merged."""
     part: bool = False
     """The first ones of a batch that was red."""
     bisected: bool = False
@@ -102,7 +102,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         return unquote(self.stream.removeprefix(MERGES))
 
     def places(self, still_waits: Callable[[HandedIn], bool], at_it: str = "") -> tuple[Place, ...]:
-        """List those that wait, in order; `at_it` has the turn, and waits no more."""
+        """List the waiting missions in order; `at_it` has the turn and no longer waits."""
         queue = MergeQueue(took=[turn.seconds for turn in self.turns[-10:]])
         names = [name for name, one in self.waiting.items() if name != at_it and still_waits(one)]
         return tuple(
@@ -111,7 +111,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def cars(self, line: Sequence[str], batch: int, gates: int) -> tuple[Car, ...]:
-        """Return who is tested together now, of those in line; not the one that has the turn, where it is alone."""
+        """Return the missions that are tested together now; without the one at its turn if it is alone."""
         first = self.stacked.get(line[0]) if line else None
         if first is None or batch * gates == 1:
             return ()
@@ -168,10 +168,10 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     train: MergeTrain
     at_it: str = ""
-    """The mission that has the turn; '' for nobody, or somebody who cannot be named from here."""
+    """The mission that has the turn; '' if there is none, or it is unknown here."""
     places: tuple[Place, ...] = ()
     cars: tuple[Car, ...] = ()
-    """Who is tested together, where the settings let several be tested at a time."""
+    """The missions that are tested together, if the settings allow several at a time."""
 
     @property
     def branch(self) -> str:
@@ -179,13 +179,13 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_began(self) -> str:
-        """Return when the present turn began, as far as the queue knows; '' where its mission did not wait."""
+        """Return when the current turn began; '' if its mission did not wait."""
         handed_in = self.train.waiting.get(self.at_it)
         last = self.train.turns[-1].ended if self.train.turns else ""
         return max(handed_in.at, last) if handed_in else ""
 
     def place_of(self, mission: str) -> str | None:
-        """Return a mission's place in words; '' where it has the turn, None where it is not in the queue."""
+        """Return a mission's place in words; '' if it has the turn, None if it is not in the queue."""
         if mission == self.at_it:
             return ""
         return next((place.words for place in self.places if place.mission == mission), None)

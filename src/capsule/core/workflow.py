@@ -137,7 +137,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return bool(self.prompt or self.run)
 
     def route(self, item: Item) -> Route | None:
-        """Return what becomes of an item that has passed this phase."""
+        """Return the next status of an item that has passed this phase."""
         return next((route for route in self.leads_to if route.when is None or route.when.matches_item(item)), None)
 
 
@@ -175,7 +175,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return names[names.index(target) : names.index(judge) + 1]
 
     def writer(self, kind: str, judge: str) -> str:
-        """Return the last phase before `judge` that writes this; '' where there is none."""
+        """Return the last phase before `judge` that writes this; '' if there is none."""
         earlier = self.phases[: self.names().index(judge)]
         return next((phase.name for phase in reversed(earlier) if phase.writes == kind), "")
 
@@ -195,7 +195,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return next((p.name for p in self.phases if not (p.when and p.when.status)), self.phases[0].name)
 
     def remaining(self, item: Item) -> tuple[str, ...]:
-        """Return what is still to do for an item that stands where its tracker says it does."""
+        """Return the remaining phases for an item with this status and phase."""
         names, phase = self.names(), item.phase.lower()
         status = item.blocked.from_status if item.blocked else item.status
         if status is Status.DONE:
@@ -215,7 +215,7 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 TESTS, EXAM = "tests", "hidden-tests"
-"""What a phase may say that it writes."""
+"""The values of a phase's `writes`."""
 DOERS = ("prompt", "run", "do", "workflow")
 
 
@@ -237,10 +237,10 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
         words = text.split("`")
         known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
         near = nearest(words[1], known) if len(words) > 1 else []
-        hint = f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."
+        hint = f"Did you mean `{near[0]}`?" if near else "Fix the file; `capsule doctor` checks it again."
         raise SettingsError(f"{source}: {text}", hint) from None
     for complaint in complaints(workflow):
-        raise SettingsError(f"{source}: {complaint}", "Mend the file; `capsule doctor` checks it again.")
+        raise SettingsError(f"{source}: {complaint}", "Fix the file; `capsule doctor` checks it again.")
     return workflow
 
 

@@ -1,7 +1,7 @@
 """Events as Markdown: the worklog that agents read and write, and the summary that is left at the end.
 
-Agents may write their own entries; whatever they do, Capsule adds its stamped one under the phase's section. Nothing
-is ever read back from the worklog to decide something, except by the standalone `merge`, which has no journal.
+Agents may write their own entries; Capsule always adds its stamped one under the phase's section. Nothing is ever read
+back from the worklog to decide something, except by the standalone `merge`, which has no journal.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def section_of(workflow: Workflow, phase: str) -> str:
 
 
 def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str, *, answer: str = "") -> str:
-    """Write Capsule's own entry: what a person answered before it, what was claimed, what was seen, what follows."""
+    """Write Capsule's own entry: a person's answer before it, the claim, the observation, the next step."""
     reason = _whole(decision.reason) if decision.move in HALTS else _one_line(decision.reason)
     said = reason if decision.move is not Move.ADVANCE else ""
     lines = [
@@ -111,7 +111,7 @@ def signed_off(worklog: str, section: str) -> bool:
 
 
 def summary(events: Sequence[Event]) -> str:
-    """Write the summary for the archive: the item, how it went, what it cost, where it is."""
+    """Write the summary for the archive: the item, its course, its cost, its location."""
     history = read_mission(events)
     state = history.state
     ended = [(attempt, attempt.ended) for attempt in history.attempts if attempt.ended]
@@ -159,7 +159,7 @@ def summary(events: Sequence[Event]) -> str:
 
 
 def _noticed(event: StepEnded) -> Sequence[object]:
-    """Return titles of work that is not this item's, filed or not."""
+    """Return titles of unrelated work, filed or not."""
     given = event.outcome.signal.extra.get("follow_ups", [])
     told = given if isinstance(given, list) else []
     titles = [follow_up.title for follow_up in event.outcome.signal.follow_ups]
@@ -167,7 +167,7 @@ def _noticed(event: StepEnded) -> Sequence[object]:
 
 
 def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
-    """Return where a section begins and ends. The last such heading counts: an item's text above may hold anything."""
+    """Return the range of a section. The last such heading counts: an item's text above may hold the same words."""
     starts = [n for n, line in enumerate(lines) if line.startswith("#") and line.lstrip("#").strip() == section]
     if not starts:
         return None
@@ -182,7 +182,7 @@ def _evidence_line(piece: Evidence) -> str:
 
 
 def _proven_lines(evidence: Sequence[Evidence]) -> list[str]:
-    """Say what a phase proved; new tests are named where they were red, not again by every phase after it."""
+    """Describe what a phase proved; new tests are named by the phase where they were red, not again later."""
     words, line = words_of(evidence), line_of(evidence)
     known = {ProofPart.RED, ProofPart.MENDED, ProofPart.KILLS} & words.keys() or not words
     tests = {kind: names for kind, names in tests_of(evidence).items() if known or kind not in ("new", "rewritten")}

@@ -1,7 +1,7 @@
-"""What the engine does itself: prepare a workspace, commit, archive a mission; merging.py publishes it.
+"""Actions of the engine: prepare a workspace, commit, archive a mission; merging.py publishes it.
 
-Actions are named in workflows (`do: prep`). Each can be killed anywhere and repeated: it looks at how things stand and
-does what is missing.
+Actions are named in workflows (`do: prep`). Each can be killed anywhere and repeated: it inspects, and then does what
+is missing.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def commit(job: Job) -> Report:
     item, place = job.state.item, job.place
     held = job.state.checkpoint or first_checkpoint(job)
     place.commit_step(held, commit_message(item.id, item.title), f"{job.mission}/{job.step.key}")
-    return Report(passed("committed as it was approved"), before, checkpoint=place.checkpoint(job.step.key))
+    return Report(passed("committed exactly as approved"), before, checkpoint=place.checkpoint(job.step.key))
 
 
 def join_exam(job: Job) -> Report:
@@ -103,7 +103,7 @@ def archive(job: Job) -> Report:
 
 
 def logs_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
-    """Gather what is left of a mission for its archive."""
+    """Gather a mission's journal and logs for its archive."""
     events = services.journal.events(mission)
     return {
         "worklog.md": worklog,
@@ -133,7 +133,7 @@ def _uncommitted(job: Job) -> bool:
 
 
 def _close_item(job: Job) -> tuple[str, ...]:
-    """Close the item; a tracker that refuses is a warning, and is asked again by the next run."""
+    """Close the item; if the tracker refuses, warn, and let the next run try again."""
     try:
         close_item(job.state, job.services)
     except CapsuleError as refused:
@@ -151,7 +151,7 @@ def close_item(state: MissionState, services: Services) -> bool:
 
 
 def _how_it_was_done(state: MissionState, services: Services) -> str:
-    """Name the commit, and what was proven of it, for those who read the item."""
+    """Name the commit and its proof for readers of the item."""
     merged = state.facts.get("merged", "")
     if not merged:
         return "Done"
@@ -162,7 +162,7 @@ def _how_it_was_done(state: MissionState, services: Services) -> str:
 def file_discovered(job: Job) -> tuple[str, ...]:
     """Add the follow-ups that agents reported as items without a parent. Safe to repeat.
 
-    What cannot be added is a warning: it is in the mission's logs all the same.
+    What cannot be added is a warning; the mission's logs have it.
     """
     state, services = job.state, job.services
     if not state.policy.file_discovered:

@@ -1,7 +1,7 @@
-"""Mission and tracker kept in agreement, where the tracker keeps its state in the project.
+"""Keep mission and tracker in agreement if the tracker keeps its state in the project.
 
-The tracker says where an item stands, the journal how it got there. After a step the tracker is told (`_record`);
-before the next one it is asked (`_agree`). Where the two differ a human has moved the item, and the tracker wins.
+The tracker has an item's state, the journal its history. After a step the tracker is written (`_record`); before the
+next one it is read (`_agree`). If the two differ, a person has moved the item, and the tracker wins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_ROUNDS = 8
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
-    """Add to an outcome the changes that its tracker gets."""
+    """Add the changes to the tracker to an outcome."""
     state = job.state
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
@@ -39,7 +39,7 @@ def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
 
 
 def sync_tracker(state: MissionState, services: Services) -> bool:
-    """Tell the tracker what it has not heard, else ask it; return whether there was anything to write down."""
+    """Write the last step to the tracker, or read the tracker; return whether anything was journaled."""
     store = state_store_of(state, services)
     if state.unrecorded:
         _record(state, state.unrecorded, services, store)
@@ -50,7 +50,7 @@ def sync_tracker(state: MissionState, services: Services) -> bool:
 def _record(state: MissionState, ended: StepEnded, services: Services, state_store: StateStore) -> None:
     """Put the step into one commit: state, documents, code, worklog and follow-ups together.
 
-    The branch may have moved since the work was judged. Work that does not fit what came there goes back to its phase.
+    The branch may have moved since the work was judged. Work that conflicts with new commits goes back to its phase.
     """
     place, held = place_of(state, services), ended.outcome.checkpoint
     work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
@@ -102,15 +102,15 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
 
 
 class _RedTogether(Exception):
-    """The work was green where it was made, and is not together with what came to the branch since."""
+    """The work was green alone, and is red on the branch's new commits."""
 
 
 def _judged_with_the_branch(
     state: MissionState, ended: StepEnded, work: Checkpoint, services: Services, state_store: StateStore
 ) -> str:
-    """Run the tests on the work as it will be on its branch, where the phase promised green; the tree that was judged.
+    """Run the tests on the work on top of its branch, if the phase promised green; return the judged tree.
 
-    Where the branch has not moved, the result is in the journal already and nothing is run.
+    If the branch has not moved, the journal has the result and nothing is run.
     """
     phase, policy, signal = state.workflow.phase(ended.phase), state.policy, ended.outcome.signal
     place = place_of(state, services)
@@ -129,7 +129,7 @@ def _judged_with_the_branch(
 
 
 def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str, to: str = "") -> None:
-    """Put the phase back, or an earlier one, from its own work, on the branch as it is by now."""
+    """Repeat the phase, or an earlier one, with its own work on the current branch."""
     checkpoint = ended.outcome.checkpoint or state.checkpoint
     assert checkpoint  # of the phase itself, or of the one that closed the item
     event = Rebased(
@@ -145,7 +145,7 @@ def _send_back(state: MissionState, ended: StepEnded, services: Services, why: s
 
 
 def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
-    """Follow the tracker where a human moved the item."""
+    """Follow the tracker if a person moved the item."""
     try:
         found = store.current(state.item)
     except UnknownItem:
@@ -161,7 +161,7 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
 
 
 def adopt_edits(state: MissionState, services: Services) -> None:
-    """Take over what a person changed in the worktree of an item that they unblocked, as by settling a conflict."""
+    """Adopt a person's changes in the worktree of an item that they unblocked, such as a resolved conflict."""
     if state.let_go_on and not state.workflow.publishes_steps and (now := edited_by_hand(state, services)):
         _moved(state, services, state.item, now)
 
@@ -180,7 +180,7 @@ def _moved(state: MissionState, services: Services, found: Item, now: Checkpoint
 
 
 def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:
-    """Name a human's repair of a halted mission as the state that the next phase starts from; None without one."""
+    """Make a checkpoint of a person's repair of a halted mission for the next phase; None without one."""
     place = place_of(state, services)
     if state.checkpoint is None or state.unsettled or not place.path.exists():
         return None
@@ -193,7 +193,7 @@ def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None
 
 
 def approved_with_edits(state: MissionState, now: Checkpoint, services: Services) -> dict[str, Checkpoint]:
-    """Approve the paths that a human changed, and nothing that an agent left behind."""
+    """Approve the paths that a person changed, and nothing that an agent left behind."""
     place = place_of(state, services)
     left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
     trees = {
@@ -204,5 +204,5 @@ def approved_with_edits(state: MissionState, now: Checkpoint, services: Services
 
 
 def bare(tree: str, head: str) -> Checkpoint:
-    """Make a checkpoint of which only the tree is asked."""
+    """Make a checkpoint of which only the tree is used."""
     return Checkpoint(commit=head, head=head, tree=tree)

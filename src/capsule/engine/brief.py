@@ -1,4 +1,4 @@
-"""What one agent run is told: its prompt, its place, its limits, its environment."""
+"""Build the input of one agent run: its prompt, its place, its limits, its environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from capsule.engine.verification import Verification
 
 
 def brief(job: Job, model: str, folder: Path | None = None, *, dry: bool = False) -> Briefing:
-    """Write everything the agent needs, for the place or another folder; a dry run makes nothing."""
+    """Build the briefing for the place or another folder; a dry run writes nothing."""
     services, state, phase = job.services, job.state, job.phase
     cwd = folder or job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
@@ -93,7 +93,7 @@ def fill_prompt(
 
 
 def check_prompts(words: Words, state: MissionState, *, skills: bool, seen: frozenset[str] = frozenset()) -> None:
-    """Fill in every prompt of a mission's workflow, and of those that it starts; SettingsError where one cannot be."""
+    """Fill in every prompt of a mission's workflow, and of those that it starts, or raise SettingsError."""
     for phase in state.workflow.phases:
         if phase.prompt:
             values = prompt_values(state, phase.name, "", skills=skills)
@@ -122,7 +122,7 @@ def _documents(job: Job) -> list[str]:
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:
-    """Return the variables that agents and commands are given."""
+    """Return the environment variables for agents and commands."""
     item = job.state.item
     return {
         **job.place.variables(cwd),

@@ -1,8 +1,8 @@
-"""Run an epic or a feature as a whole: which items it holds, what each is told of the others, which parents to close.
+"""Run an epic or a feature as a whole: choose its items, brief each on the others, close finished parents.
 
-Nothing of a campaign is remembered but what the tracker and the journal say: it is asked anew after every item, so one
-that was killed goes on where it stood, and whoever adds or closes an item meanwhile is heard. A parent is closed by the
-tracker's own word that all it holds is closed, and only where the merges of those are where they were to go.
+A campaign has no state of its own: tracker and journal are read again after every item, so a killed campaign continues
+where it was, and items that are added or closed meanwhile count. A parent is closed if the tracker has all its items
+closed, and their merges are in their branches.
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ class Campaign:
         }
 
     def interrupted_after_close(self) -> list[QueuePosition]:
-        """Return missions that were killed after their item was closed and before it was archived: no queue has
-        them."""
+        """Return missions that were killed between close and archive of their item: no queue lists them."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
         found = [each for each in closed if only_to_be_archived(load_state(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
         return [QueuePosition(each, actionable=True, why="merged, still to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
-        """Read from the tracker how far everything is, report what is news, and close what can be closed."""
+        """Read all progress from the tracker, report what is new, and close what can be closed."""
         self._read = {}
         at = self._services.clock.now()
         found = [
@@ -69,7 +68,7 @@ class Campaign:
         return self._family[self.root].status is Status.DONE
 
     def left_over(self, places: Sequence[QueuePosition]) -> dict[str, str]:
-        """Say of each item that was not tried why it is not done."""
+        """Give the reason for each item that was not tried."""
         why = {place.item.id: "not started" if place.actionable else place.why for place in places}
         members = self._members()
         held = {item.id: item for item in members if item.status is not Status.DONE}
@@ -82,7 +81,7 @@ class Campaign:
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
-        """Describe the finished missions of this campaign to the one that is about to start."""
+        """Describe the finished missions of this campaign to the next one."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
         found = {each.id for each in done if self._finished_work(each)}
@@ -128,7 +127,7 @@ class Campaign:
         return True
 
     def _why_not_merged(self, item: Item) -> str:
-        """Say why an item that its tracker calls closed is not done: its work is not in the branch it is for."""
+        """Say why a closed item is not done: its work is not in its branch."""
         if item.id in self._merged:
             return ""
         state = load_state(self._services, item.id)
@@ -141,7 +140,7 @@ class Campaign:
         return ""
 
     def _warn(self, text: str) -> None:
-        """Warn once: the same is tried again after every item."""
+        """Warn once: the same close is tried again after every item."""
         if text not in self._warned:
             self._warned.add(text)
             note(self._services, self._stream, Warned(at=self._services.clock.now(), text=text))

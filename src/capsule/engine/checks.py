@@ -1,8 +1,8 @@
-"""Verify a claim of success: gather the observations that it is held against.
+"""Verify a claim of success against observations.
 
-A check is a function with a row above it: its name, and the claim that it sets beside what is seen. It returns what was
-observed and whether the claim holds, or None where there is nothing to say. Checks that run something come first here,
-and are made last, in this order: where a cheap one refutes the claim, nothing is run.
+A check is a function with a row above it: its name and the claim that it verifies. It returns what was observed and
+whether the claim holds, or None if it does not apply. Checks that run something come first in this file and run last,
+in this order: if a cheap one refutes the claim, nothing is run.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _Piece = TypeVar("_Piece", Evidence, Evidence | None)
 def _check(
     name: str, claimed: str = "", *, runs: bool = False
 ) -> Callable[[Callable[[Verification], _Piece]], Callable[[Verification], _Piece]]:
-    """Enrol a check under its name; its evidence carries the name and the claim where it has none of its own."""
+    """Enrol a check under its name; its evidence gets the name and the claim unless it has its own."""
 
     def enrol(function: Callable[[Verification], _Piece]) -> Callable[[Verification], _Piece]:
         @wraps(function)
@@ -116,9 +116,9 @@ def _check(
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
-    """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim.
+    """Run the checks that the phase names and those that always apply, cheap ones first; none without a claim.
 
-    Where a refutation may be another mission's fault, what was red beside it is asked again alone, and that counts.
+    If another mission may have caused a refutation, the red run is repeated alone, and that result counts.
     """
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
@@ -136,8 +136,8 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
 
 
 def verify_merge(claim: Verification) -> tuple[Evidence, ...]:
-    """Make the checks once more that say of a merge what they said of the work: is its test run honest, and do tests
-    notice when a function is broken that the merge put together from two."""
+    """Repeat the checks that must also hold for a merge: its test run is honest, and tests notice a broken function
+    that the merge combined from two versions."""
     named = {name for phase in claim.state.workflow.phases for name in phase.checks}
     found = (CHECKS[name](claim) for name in _ON_MERGES if name in named)
     return tuple(with_acceptance(claim, piece, claim.tree) for piece in found if piece)
@@ -161,7 +161,7 @@ def _make_checks(claim: Verification) -> tuple[Evidence, ...]:
 
 
 def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence:
-    """Say of a refuted claim what it is about; where a person accepted it for that, it stands as accepted."""
+    """Add what a refuted claim is about; mark it as accepted if a person accepted it for that."""
     if piece.standing is not EvidenceStatus.REFUTED:
         return piece
     judged = claim.place.trees.test_cache_key(tree)
@@ -176,7 +176,7 @@ def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence
 
 
 def _evidence(observed: str, holds: bool, detail: str = "", proven: Mapping[str, str] | None = None) -> Evidence:
-    """Confirm a claim, with what that proves, or refute it, with the details that are needed to mend it."""
+    """Confirm a claim with its proof, or refute it with the details that are needed to fix it."""
     if holds:
         return Evidence("", "", observed, EvidenceStatus.CONFIRMED, proven={**(proven or {})})
     return Evidence("", "", observed, EvidenceStatus.REFUTED, detail)
@@ -187,7 +187,7 @@ def _unverified(observed: str = NO_COMMAND) -> Evidence:
 
 
 def _judged(found: Judgement, detail: str = "") -> Evidence:
-    """Make evidence of a judgement by name, with the tests that it is about."""
+    """Make evidence of a judgement by name, with its tests."""
     tests = {kind: tuple(name[:300] for name in names[:_NAMED]) for kind, names in found.tests.items() if names}
     return replace(_evidence(found.observed, found.holds, detail, found.proven), tests=tests)
 
@@ -221,7 +221,7 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 @_check("base-green", "the tests pass before anything is done", runs=True)
 def _base_green(claim: Verification) -> Evidence:
-    """Tests pass before anything is done; those that fail are known from then on (`evidence.base`)."""
+    """Tests pass before anything is done; failing ones are recorded as known (`evidence.base`)."""
     if not claim.state.policy.test:
         return _unverified()
     seen = claim.observe(claim.base_tree)
@@ -247,7 +247,7 @@ def _tests_kept(claim: Verification) -> Evidence:
     judges, tested = claim.judges(since), {split_name(name)[0] for name in now.results}
 
     def harms(change: Change) -> bool:
-        """Tell whether it judges the code and was there before, or holds no test of its own, as a `conftest.py`."""
+        """Tell whether it judges the code and existed before, or holds no test of its own, such as a `conftest.py`."""
         why = judges.why_frozen(change.path)
         untested = why != TEST_FILE or (change.path.endswith(".py") and change.path not in tested)
         return bool(why) and not judges.is_source(change.path) and (change.kind != "A" or untested)
@@ -271,7 +271,7 @@ def _tests_kept(claim: Verification) -> Evidence:
     return _judged(found, f"{found.detail}\n\n{_KEEP}")
 
 
-_KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
+_KEEP = "Restore these tests, which pass, and add new ones."
 
 
 @_check("red", "the new tests fail, because the code is missing", runs=True)
@@ -308,7 +308,7 @@ def _judged_red(claim: Verification, base: Baseline, now: TestReport) -> tuple[J
 
 
 def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
-    """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
+    """Give up after a second time: a third one would not help if nothing can be made red."""
     if claim.kept():
         return replace(piece, patience=1, instead=f"the tests were not mended: {piece.observed}")
     offer = other_kinds(claim.state)
@@ -494,7 +494,7 @@ _OLD_FILES = 3
 
 
 def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -> list[tuple[Canary, bytes]]:
-    """Set canaries into a few test files that the change did not touch; `known` are the marks of an earlier run."""
+    """Put canaries into a few test files that the change did not touch; `known` are the marks of an earlier run."""
     base, changed = claim.baseline(), {change.path for change in claim.changes(claim.state.base)}
     files = {*claim.place.trees.files(claim.tree)} - changed
     made: list[tuple[Canary, bytes]] = []
@@ -510,7 +510,7 @@ def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -
 
 
 def _lost_tests(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
-    """Say which old test files pass with a canary in them now, and failed with it on the base."""
+    """Name old test files that pass with a canary now, and failed with it on the base."""
     faults = silent(seen.edits, report, places=old)
     if not faults:
         return []
@@ -681,7 +681,7 @@ _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
 def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
-    """Make it a warning where no test files are known."""
+    """Downgrade it to a warning if no test files are known."""
     policy = claim.state.policy
     if policy.test or policy.test_globs or piece.standing is not EvidenceStatus.REFUTED:
         return piece
@@ -699,7 +699,7 @@ def _only_docs(claim: Verification) -> Evidence:
 
     others = [change for change in claim.changes(claim.state.base) if not is_harmless(change)]
     observed = f"also changed: {_paths(others)}" if others else "nothing but documents and comments differs"
-    detail = "Put these files back as they were: this is about documents."
+    detail = "Restore these files: only documents may change."
     return _evidence(observed, not others, detail, {ProofPart.DOCS: "only documents and comments differ"})
 
 
@@ -797,7 +797,7 @@ def _spec_done(claim: Verification) -> Evidence | None:
     planned, now = _boxes(claim, claim.since_document()), _boxes(claim, claim.tree)
     if not now.all or now.all < planned.all:
         observed = f"{now.all} of {planned.all} boxes are left" if planned.all else "there is no box"
-        detail = "Put the tasks back as they were planned, and tick those that are done."
+        detail = "Restore the planned tasks, and tick those that are done."
         return _evidence(observed, holds=False, detail=detail)
     return _evidence(f"{now.open} of {now.all} boxes open", not now.open)
 
@@ -844,7 +844,7 @@ def _only_documents(claim: Verification) -> Evidence:
     odd = claim.place.trees.odd_files(claim.tree)
     strays = [c for c in changes if c.path in odd or not is_planning_document(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
-    detail = "Put these files back as they were: code is changed when it is built."
+    detail = "Restore these files: code is changed in a later phase."
     return _evidence(observed, not strays, detail)
 
 

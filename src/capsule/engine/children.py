@@ -1,7 +1,7 @@
-"""A phase that is a mission of its own, or several: one for each phase of the SPEC, or for each part the tracker knows.
+"""Run a phase as child missions: one for each phase of the SPEC, or for each part in the tracker.
 
-Merged is PASS (or MORE, while parts are left), parked is BLOCKED, aborted is FAILED. What a child has merged is told to
-the parent by the commit: one that was merged just before a crash is counted, not done again.
+Merged is PASS (or MORE, while parts are left), parked is BLOCKED, aborted is FAILED. The parent sees a child's merge by
+its commit: one that was merged just before a crash is counted, not repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from capsule.engine.work import first_checkpoint
 
 
 class _Part(Struct, frozen=True):
-    """One piece of the phase: what its mission is about, and the document in which it is ticked off."""
+    """One part of the phase: the task of its mission, and the document with its tick box."""
 
     number: int
     item: Item
@@ -30,7 +30,7 @@ class _Part(Struct, frozen=True):
 
 
 def run_child(job: Job) -> Report:
-    """Run the next part as child mission `<id>.<phase>.<n>`; go on with a halted child, count a merged one."""
+    """Run the next part as child mission `<id>.<phase>.<n>`; resume a halted child, count a merged one."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
     job.place.follow(checkpoint)
     part = _next_part(job)

@@ -1,8 +1,8 @@
-"""Many items, one after the other: the queue works itself until nothing is left, the cap is reached or it trips.
+"""Work through many items until nothing is left, the cap is reached or the breaker trips.
 
-A run is a stream of its own in the journal. Every agent that is started is written there in the same transaction as
-the beginning of its step, by whoever runs the mission (`Runners`). So cap and breaker are right however many runners
-there are and however the run ends: one that was killed is gone on with.
+A run is a stream of its own in the journal. Every agent that is started is written there in the same transaction as the
+beginning of its step, by whoever runs the mission (`Runners`). So cap and breaker hold for any number of runners and
+any end of the run; a killed run is resumed.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ _NOTHING_LEFT = "nothing is left to do"
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _RUNNING = "running"
 ELSEWHERE = "another run works on it"
-"""Why an item is left alone whose mission a process holds that this run has not started."""
+"""The reason to skip an item whose mission belongs to a process of another run."""
 _STOPPED = "stopped by you"
 _MOST_DEATHS = 3
-"""How often the process of a mission is killed in one run before a person is asked."""
+"""After this many kills of a mission's process in one run, a person is asked."""
 _LOOK_AGAIN = 1.0
-"""Seconds after which a run looks whether it may do more or fewer missions at a time."""
+"""Seconds between checks of how many missions may run at a time."""
 _OF_ONE_ITEM = (LockHeld, BudgetSpent, ObjectLost, Overlap, Refused, UnknownItem)
-"""Errors that concern one item: a queue goes on with the others."""
+"""Errors that concern one item: a queue continues with the others."""
 _FREE = (Status.SCOPED, Status.DONE)
-"""Statuses that need no agent: to be made ready, to be archived."""
+"""Statuses that need no agent: waiting to become ready, or to be archived."""
 
 
 class JobSource(Protocol):
@@ -85,28 +85,28 @@ class JobSource(Protocol):
     guardrails: Guardrails
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
-        """Return the queue as it stands now, without what this run is not to try again."""
+        """Return the current queue, without items that this run must not try again."""
 
     def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
-        """Name the items that are likely to touch files which these missions change."""
+        """Name the items that are likely to touch the same files as these missions."""
 
     def order(self, item: Item) -> tuple[Order, Services]:
-        """Make the order that starts the item's mission, and the services as that mission sees them."""
+        """Make the order that starts the item's mission, and the services for that mission."""
 
     def workflow(self, item: Item) -> Workflow: ...
 
     def answered(self, item: str) -> None:
-        """Read the item's mission anew: a person has let it go on."""
+        """Read the item's mission again: a person has resumed it."""
 
 
 class ItemGroup(Protocol):
-    """Items that belong together, where a run is for these (engine/campaign.py)."""
+    """Items that belong together, for a run of only these (engine/campaign.py)."""
 
     root: str
-    """The item that holds them."""
+    """Their parent."""
 
     def wanted(self) -> Collection[str]:
-        """Name the items to work on, as things stand now."""
+        """Name the items to work on now."""
 
     def interrupted_after_close(self) -> Sequence[QueuePosition]:
         """Return missions that were interrupted after their item was closed: they come first."""
@@ -115,15 +115,15 @@ class ItemGroup(Protocol):
         """Close each parent whose items are all done; return how far each parent is."""
 
     def left_over(self, places: Sequence[QueuePosition]) -> Mapping[str, str]:
-        """Say of each item why it is not done yet."""
+        """Return why each item is not done yet."""
 
     @property
     def done(self) -> bool:
-        """Tell whether the tracker has closed the item that holds them."""
+        """Tell whether the tracker has closed their parent."""
 
 
 class RunReport(Struct):
-    """How a run went, for the summary at its end."""
+    """The results of a run, for the summary at its end."""
 
     spawns: int = 0
     cap: int = 0
@@ -132,11 +132,11 @@ class RunReport(Struct):
     blocked: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
-    """What a person stopped, and the run does not take up again."""
+    """Missions that a person stopped: the run does not take them up again."""
     waiting: dict[str, str] = field(default_factory=dict)
-    """What was not run, and why."""
+    """Items that did not run, with the reason."""
     progress: list[Advanced] = field(default_factory=list)
-    """Of a campaign: how far each is that holds something."""
+    """Of a campaign: the progress of each container."""
     follow_ups: list[str] = field(default_factory=list)
     ended_because: str = ""
     seconds: float = 0.0
@@ -149,7 +149,7 @@ class RunReport(Struct):
 
     @property
     def stuck(self) -> dict[str, str]:
-        """Return items that were tried and did not finish, each with the reason."""
+        """Return items that did not finish, each with the reason."""
         return {**self.failed, **self.blocked}
 
     @property
@@ -159,26 +159,26 @@ class RunReport(Struct):
 
 
 class RunPlan(Struct, frozen=True):
-    """One run: which items, of which status, how far at a time, with how many agents at most."""
+    """One run: its items, their statuses, how far each is taken, the cap of agents."""
 
     stream: str
     cap: int
     cap_from_now: bool = False
-    """The cap was asked for now: what a killed run has started before is not counted towards it."""
+    """The cap is new: agents that a killed run started before do not count."""
     only: Collection[str] | None = None
     statuses: Collection[Status] | None = None
     to_the_end: bool = False
-    """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
+    """Take an item through all its phases; otherwise return it to the queue once it is scoped."""
     group: ItemGroup | None = None
-    """Of a campaign: only items that the group wants are taken."""
+    """Of a campaign: take only items of the group."""
     stop_on_failure: bool = False
-    """The first item that does not come to its end is the last."""
+    """Stop at the first item that does not finish."""
     jobs: int = 1
-    """How many missions are run at the same time."""
+    """How many missions run at the same time."""
 
 
 class SharedLimits(RunLimits, frozen=True):
-    """Limit a mission by the run that it is part of: the agents of all its missions are counted in the run's stream."""
+    """Limit a mission by its run: the agents of all the run's missions are counted in the run's stream."""
 
     lease: RunLease
     services: Services
@@ -209,7 +209,7 @@ class SharedLimits(RunLimits, frozen=True):
 
 
 def limited_by(lease: RunLease, services: Services) -> Services:
-    """Return the services of a mission that is part of a run."""
+    """Return the services for a mission of a run."""
     limits = SharedLimits(lease, services, followed_run(services.journal.events, lease.stream))
     return replace(services, run_limits=limits)
 
@@ -237,7 +237,7 @@ class InProcessRunners:
 
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
-    """Work through a run. The report is the caller's, so that it is complete however the run ends."""
+    """Work through a run. The caller passes the report in, so that it is complete even after an error."""
     clock = services.clock
     with services.journal.claim(plan.stream):
         seen = followed_run(services.journal.events, plan.stream)
@@ -282,42 +282,42 @@ def _broken_off(stop: BaseException) -> tuple[str, int]:
 
 
 class _Started(NamedTuple):
-    """An item whose mission is under way, and how many events its mission had before."""
+    """An item whose mission is running, and how many events it had before."""
 
     item: Item
     known: int
     adopted: bool = False
-    """Another queue has started it: how far it came before is not known."""
+    """Another queue has started it: its earlier progress is unknown."""
 
 
 class _Run(Struct):
-    """One run: what it is to do, with what, and what has come of it so far."""
+    """One run: its plan, its services, and its results so far."""
 
     plan: RunPlan
     jobs: JobSource
     services: Services
     report: RunReport
     allowed: int
-    """How many missions may be under way, as the observer was told."""
+    """The last number of missions at a time that was reported to the observer."""
     seen: Folded[OpenRun]
     inherited: Sequence[str] = ()
-    """Missions of the killed run that this one goes on with."""
+    """Missions of the killed run that this one continues."""
     before: Collection[str] = ()
-    """What is done of those."""
+    """Those of them that are done."""
     counted: tuple[int, int] = (0, 0)
-    """How many are done, of how many, as was last written down."""
+    """The last progress that was journaled: done, of how many."""
     unclosed: list[str] = field(default_factory=list)
-    """Merged, and their tracker has not let them be closed: it may, once another is closed."""
+    """Merged, but not closed by their tracker: it may accept that once another item is closed."""
     under_way: dict[str, _Started] = field(default_factory=dict)
     heard: int = 0
-    """How many answers of people it has heard."""
+    """How many answers of people it has read."""
     died: dict[str, int] = field(default_factory=dict)
-    """How often the process of a mission was killed: it is started again, but not for ever."""
+    """How often the process of a mission was killed: restarts are limited."""
     stopped_by: CapsuleError | None = None
-    """The error that ends the run, once what is under way has ended."""
+    """The error that ends the run, once the running missions have ended."""
 
     def work(self) -> None:
-        """Start what there is room for, wait until one has stopped, and so on until there is nothing left."""
+        """Start as many missions as may run, wait until one ends, and repeat until nothing is left."""
         while True:
             while len(self.under_way) < self._jobs() and (item := self.next()):
                 self.start(item)
@@ -337,7 +337,7 @@ class _Run(Struct):
         return self.seen.now()
 
     def _jobs(self) -> int:
-        """Return how many missions may be under way now; report a change of that number."""
+        """Return how many missions may run now; report a change of that number."""
         jobs = self._run.jobs
         if jobs != self.allowed:
             self.allowed = jobs
@@ -345,7 +345,7 @@ class _Run(Struct):
         return jobs
 
     def next(self) -> Item | None:
-        """Choose the next item; where there is none, write the reason into the report."""
+        """Choose the next item; if there is none, write the reason into the report."""
         item, run = None, self._run
         self._take_back_answered(run)
         if not self._over:
@@ -359,7 +359,7 @@ class _Run(Struct):
         return None
 
     def _take_back_answered(self, run: OpenRun) -> None:
-        """Leave alone no more what a person has let go on meanwhile."""
+        """Take items up again that a person has resumed meanwhile."""
         for item in run.answered[self.heard :]:
             self.report.blocked.pop(item, None)
             self.report.failed.pop(item, None)
@@ -368,7 +368,7 @@ class _Run(Struct):
         self.heard = len(run.answered)
 
     def _count(self, places: Sequence[QueuePosition]) -> None:
-        """Write down how many are done, of all that were taken or can be, where several run at a time."""
+        """Journal how many are done, of all that were or can be taken up, if several run at a time."""
         if self.plan.group or self.allowed == 1 or len(self.plan.only or "") == 1:
             return
         done = {*self.before, *self.report.done}
@@ -385,14 +385,14 @@ class _Run(Struct):
         return bool(self.stopped_by) or failed or self._run.tally.tripped
 
     def settle(self) -> None:
-        """Close what can be closed after each item, and before the first, as a run may have been killed in between."""
+        """Close what can be closed, before the first item too, as a run may have been killed just before."""
         for item in [item for item in self.unclosed if try_to_close(item, self.services)]:
             self.unclosed.remove(item)
         if self.plan.group:
             self.report.progress = self.plan.group.settle()
 
     def conclude(self) -> None:
-        """Fill in what was not done, and the exit code."""
+        """Fill in the skipped items and the exit code."""
         report, group = self.report, self.plan.group
         report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
         report.exit_code = 3 if self._run.tally.tripped else 1 if report.failed else 0
@@ -433,13 +433,13 @@ class _Run(Struct):
         return f"{root} is done" if group.done else f"the rest of {root} cannot be worked on now"
 
     def adopt_all(self) -> None:
-        """Take over the missions of a killed run that their own processes still run."""
+        """Adopt the missions of a killed run whose processes are still running."""
         for mission in self.inherited:
             self._adopt(mission)
         record_lost_agents(self.services, self.seen)
 
     def _adopt(self, mission: str) -> bool:
-        """Wait for a mission that a process of the killed run is at work on; False where none is."""
+        """Wait for a mission that a process of the killed run still works on; return False if none does."""
         journal, runners = self.services.journal, self.services.runners
         if not runners or mission not in self.inherited or not journal.is_held(mission):
             return False
@@ -452,7 +452,7 @@ class _Run(Struct):
         return True
 
     def start(self, item: Item) -> None:
-        """Start its mission, unless there is nothing to do for an agent."""
+        """Start its mission, unless it needs no agent."""
         if self._settled_without_agent(item):
             return
         known = len(self.services.journal.events(item.id))
@@ -476,7 +476,7 @@ class _Run(Struct):
             self.finish(*here.wait())
 
     def finish(self, mission: str, error: CapsuleError | None) -> None:
-        """Report how far a mission came: done, blocked, failed, stopped, or back in the queue."""
+        """Report how a mission ended: done, blocked, failed, stopped, or back in the queue."""
         item, known, adopted = self.under_way.pop(mission)
         record_lost_agents(self.services, self.seen)
         if isinstance(error, LockHeld) and self._adopt(mission):
@@ -498,7 +498,7 @@ class _Run(Struct):
             self._write_up(mission, state, events, moved=moved)
 
     def _settled_without_agent(self, item: Item) -> bool:
-        """Block an item that a person has to decide on, or make it ready; False where it needs an agent."""
+        """Block an item that a person has to decide on, or make it ready; return False if it needs an agent."""
         state_store, at = self.services.state_store, self.services.clock.now()
         if item.status not in BEFORE_WORKFLOW and not item.unmet:
             return False
@@ -515,7 +515,7 @@ class _Run(Struct):
         return True
 
     def _report_error(self, mission: str, error: CapsuleError) -> bool:
-        """Tell in the report why a mission was refused or paused; one of these errors may end the whole run."""
+        """Put the error of a mission into the report; some errors end the whole run."""
         report, said = self.report, f"{error.message} {error.hint}".strip()
         if isinstance(error, Paused):
             return False
@@ -540,7 +540,7 @@ class _Run(Struct):
         return False
 
     def _end_run_with(self, error: CapsuleError) -> None:
-        """Start nothing new, let what is under way finish its phase, then end the run with this error."""
+        """Start nothing new, let running missions finish their phase, then end the run with this error."""
         self.stopped_by = self.stopped_by or error
         if self.under_way and not self._run.used_up:
             closing = Closing(at=self.services.clock.now(), why=error.message)
@@ -571,9 +571,9 @@ def _added(event: Event) -> tuple[str, ...]:
 
 
 def record_lost_agents(services: Services, run: Folded[OpenRun]) -> None:
-    """Journal the end of agents whose mission no process runs any more: what they used is unknown.
+    """Journal the end of agents whose mission has no process any more, with unknown usage.
 
-    The stream is ours. A run of an earlier version knows the ends of its agents only from their missions.
+    The caller holds the stream. A run of an earlier version has the ends of its agents only in their missions.
     """
     dead = [spawn for spawn in run.now().at_work if not services.journal.is_held(spawn[0])]
     for mission, key in dead:

@@ -1,7 +1,7 @@
-"""Run an exam on finished work: which of its tests count, which pass, and what is told of those that fail.
+"""Run an exam on finished work: find the tests that count, those that pass, and the feedback on failed ones.
 
-All run together first. One that does not pass runs once more by itself, so that what is seen is about it and nothing
-else, and so that a file that cannot be loaded takes no other along.
+All run together first. One that does not pass runs once more alone, so that the observation is about it alone, and a
+file that cannot be loaded does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from capsule.core.state import MissionState, exam_feedback
 from capsule.core.test_report import RED, Result, TestReport
 
 Run = Callable[[str, Mapping[str, bytes], Sequence[str]], tuple[Observation, TestReport]]
-"""Runs the tests with some files added, as a variant of its own: (variant, files, one line for each)."""
+"""Run the tests with some files added, as a variant: (variant, files, one line for each)."""
 Stubs = Callable[[bool], Mapping[str, bytes]]
-"""Returns the changed files with their bodies taken out; with other values where asked."""
+"""Return the changed files with their bodies removed; with other values if asked."""
 Read = Callable[[str], bytes | None]
 
 CHECK = "exam-passed"
@@ -32,7 +32,7 @@ _NOT_TRIED = "it could not be tried with the change taken out"
 
 
 def examine(state: MissionState, run: Run, stubs: Stubs, read: Read) -> Evidence:
-    """Judge each test of the exam that still counts, and say what came of all of them."""
+    """Judge each test of the exam that still counts, and summarize all results."""
     tests = open_tests(state)
     in_the_way = [test for test in tests if read(test.file) not in (None, test.code.encode())]
     results = {test.id: ExamResult(test.id, ExamMark.DROPPED, "its file is there already") for test in in_the_way}
@@ -57,7 +57,7 @@ def _run(
 
 
 def _judged(test: ExamTest, state: MissionState, run: Run, together: TestReport) -> ExamResult:
-    """Judge one test on the finished work. One that counted before cannot be lost by taking a name away."""
+    """Judge one test on the finished work. One that counted before still counts if a name was removed."""
     if result_of(test, together) is Result.PASSED:
         return ExamResult(test.id, ExamMark.PASSED)
     seen, report = _run(run, [test])
@@ -72,7 +72,7 @@ def _judged(test: ExamTest, state: MissionState, run: Run, together: TestReport)
 
 
 def _vacuous(tests: Sequence[ExamTest], run: Run, stubs: Stubs) -> dict[str, ExamResult]:
-    """Return the tests that do not fail by name when the change is taken out: they prove nothing."""
+    """Return the tests that do not fail by name when the change is removed: they prove nothing."""
     left, ran = list(tests), set[str]()
     for other, how in ((False, ", with the change taken out"), (True, ", with other values in its place")):
         bodies = stubs(other)

@@ -1,7 +1,7 @@
 """Let an examiner write an exam: a fresh agent, in a copy of the base, with the task and the signatures of the change.
 
-What it answers is kept in the journal with the end of its step, and nowhere else: the coder's git directory borrows the
-repository's objects, so a commit would be within its reach. What it says besides its tests is not passed on.
+Its answer is kept only in the journal, with the end of its step: the coder's git directory borrows the repository's
+objects, so it could read a commit. Only its tests are passed on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from capsule.engine.work import run_agent, start_from_checkpoint
 
 
 def writes_exam(phase: Phase, state: MissionState) -> bool:
-    """Tell whether a phase writes an exam, and there is none yet."""
+    """Tell whether a phase has to write an exam."""
     return phase.writes == EXAM and not state.exam
 
 
 def run_examiner(job: Job) -> Report:
-    """Start the examiner, once per mission; on a return the same exam is held again."""
+    """Start the examiner, once per mission; later the same exam is used again."""
     if not writes_exam(job.phase, job.state):
         return Report(passed("the exam is held again"), start_from_checkpoint(job))
     report = run_agent(job)

@@ -1,4 +1,4 @@
-"""Money, tokens and time: looked at before an agent is started, never after it was paid."""
+"""Check money, tokens and time before an agent is started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from capsule.services import Services
 
 
 def require_funds(state: MissionState, phase: str, services: Services) -> None:
-    """Raise where nothing is left for another agent; the mission keeps its state."""
+    """Raise if nothing is left for another agent; the mission keeps its state."""
     for whose, (spent, allowed) in _accounts(state, phase, services).items():
         used = overdrawn(spent, allowed)
         if used:
@@ -26,7 +26,7 @@ def require_funds(state: MissionState, phase: str, services: Services) -> None:
 
 
 def funds(state: MissionState, step: Step, services: Services) -> Allowance:
-    """Return what the agent of a step may use up at most; of the run's budget it has its share."""
+    """Return the most that the agent of a step may use, including its share of the run's budget."""
     rest = {whose: left(*account) for whose, account in _accounts(state, step.phase, services).items()}
     share = services.run_limits.may_use(step)
     parts = list((rest if share is None else {**rest, "run": share}).values())
@@ -34,7 +34,7 @@ def funds(state: MissionState, step: Step, services: Services) -> Allowance:
 
 
 def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, tuple[Spending, Allowance]]:
-    """Set what was spent beside what is allowed. A mission that is started by itself is a run of its own."""
+    """Yield each budget with its limit and what was spent. A mission started alone is a run of its own."""
     budget = services.limits.budget
     if budget == Budget():
         return {}
@@ -48,7 +48,7 @@ def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, 
 
 
 def _family(state: MissionState, services: Services) -> Iterator[Spending]:
-    """List what a mission and its child missions have spent, whichever of them asks."""
+    """List what a mission and its relatives, parent and children, have spent."""
     root = load_state(services, state.parent) if state.parent else state
     yield from root.spent.values()
     for child in children_of(root, partial(load_state, services)):

@@ -1,4 +1,4 @@
-"""One step with all it may look at, and what comes back from doing it."""
+"""One step with its services, and the report of doing it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Job(Struct, frozen=True):
     phase: Phase
     services: Services
     run_until_halt: RunUntilHalt
-    """How a mission is run: a phase may be one."""
+    """Runs a mission: a phase may be one."""
 
     @property
     def mission(self) -> str:
@@ -42,11 +42,11 @@ class Job(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What doing a phase came to, before it is judged."""
+    """The result of a phase before it is judged."""
 
     signal: Signal
     before: str = ""
-    """The tree that an agent or a command started from, where its claim is still to be verified."""
+    """The tree that an agent or a command started from, if its claim has to be verified."""
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None
     files: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ _KEPT_BY_ITS_PARENT = StateStore()
 
 
 def state_store_of(state: MissionState, services: Services) -> StateStore:
-    """Return where this mission's steps are recorded."""
+    """Return the store that records this mission's steps."""
     return _KEPT_BY_ITS_PARENT if state.parent else services.state_store
 
 
@@ -73,7 +73,7 @@ def load_state(services: Services, mission: str) -> MissionState:
 
 
 def only_to_be_archived(state: MissionState) -> bool:
-    """Tell whether its own mission closed it and was interrupted then; one that was closed by hand is not."""
+    """Tell whether its own mission closed it and was then interrupted; not if a person closed it."""
     return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
 
 
@@ -83,13 +83,13 @@ def only_to_be_closed(state: MissionState) -> bool:
 
 
 def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
-    """Return the place where this mission's agents work."""
+    """Return the place for this mission's agents."""
     return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
 @contextmanager
 def guard_repository(place: Place) -> Iterator[list[str]]:
-    """Guard the repository while agents or tests are at work; fill the list with the breaches, also at the end."""
+    """Guard the repository while agents or tests run; fill the list with breaches, also after an error."""
     breaches: list[str] = []
     breaches += place.guard.snapshot()
     try:
@@ -110,7 +110,7 @@ def sandbox(place: Place) -> Iterator[SandboxPaths]:
 
 
 def note(services: Services, mission: str, event: Event, beside: Beside | None = None) -> None:
-    """Journal a fact, and what it adds to another stream; then tell the observer."""
+    """Journal an event, with one for another stream, then notify the observer."""
     services.journal.note(mission, event, beside)
     services.observer.event(mission, event)
 
@@ -129,9 +129,11 @@ def parked(reason: str) -> Signal:
 
 def quarantined(breaches: Iterable[str]) -> Signal:
     """Park a phase whose agent or tests reached into the repository."""
-    return parked(f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now.")
+    return parked(
+        f"Quarantined: while it ran, {'; '.join(breaches)}. The change was reverted; if it was yours, repeat it now."
+    )
 
 
 def commit_message(item_id: str, title: str) -> str:
-    """Return the item's id and title as one line of sane length."""
+    """Return the item's id and title in one short line."""
     return f"{item_id}: {one_line(title)}"[:300]

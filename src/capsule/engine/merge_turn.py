@@ -1,11 +1,11 @@
 """Wait for the turn to merge: one mission at a time for each branch, first come first served.
 
-A mission that finds nobody waiting takes its turn at once, and nothing is written. Otherwise it hands in, and waits
-until those before it have had their turn or are gone. Whoever has the turn holds the claim of the queue's stream until
-its branch has moved, so each is tested on the main that it enters. Nobody waits for a mission's claim meanwhile.
+If no mission waits, the turn begins at once and nothing is written. Otherwise the mission queues up, and waits until
+those before it have had their turn or are gone. The one at its turn holds the claim of the queue's stream until its
+branch has moved, so each is tested on the main that it enters. No mission waits for another one's claim.
 
-Where more may be tested at a time, each also builds its merge on top of those before it while it waits, and the first
-of a car has that car tested. Nothing of that counts unless the branch then holds exactly what it was built on.
+If several may be tested at a time, each also builds its merge on top of those before it while it waits, and the first
+of a car tests that car. None of that counts unless the branch then holds exactly the commit it was built on.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from capsule.engine.job import Job, note
 from capsule.services import Services
 
 _LOOK_AGAIN = 0.1
-"""Seconds after which one of the first that wait looks how things stand."""
+"""Seconds between polls of the first waiting missions."""
 _LOOK_SELDOM = 2.0
-"""And one of the last."""
+"""Seconds between polls of all others."""
 
 
 class Work(Protocol):
     """A mission's work on its way to the branch (engine/merging.py)."""
 
     gate: str
-    """Names how its merge is tested."""
+    """Identifies how its merge is tested."""
 
     def propose(self, onto: str = "") -> Candidate:
-        """Build its merge on the branch, or on a commit that the branch may become."""
+        """Build its merge on the branch, or on a possible future commit of it."""
 
     def is_green(self, candidate: Candidate, along: Sequence[str] = ()) -> bool:
-        """Run the tests on a merge, unless that is known; it may bring the work of other missions along."""
+        """Run the tests on a merge, unless the result is known; it may contain other missions."""
 
     def tree(self, commit: str = "") -> str:
         """Return the tree of a commit, or of the branch."""
@@ -50,12 +50,12 @@ class Work(Protocol):
 
 
 class Turn(Struct, frozen=True):
-    """The turn of a mission to merge, or what came of it where another one merged it too."""
+    """The turn of a mission to merge, or the result if another mission merged it."""
 
     job: Job
     queue: Folded[MergeQueue]
     served: bool = False
-    """It was merged together with one that was before it in the line."""
+    """It was merged together with an earlier one."""
 
     @property
     def stream(self) -> str:
@@ -65,13 +65,13 @@ class Turn(Struct, frozen=True):
         self.job.services.journal.note(self.stream, event)
 
     def line(self, queue: MergeQueue) -> list[str]:
-        """Name the missions that wait, first come first; those that no process runs any more are left out."""
+        """Name the waiting missions in order, without those that have no process any more."""
         journal = self.job.services.journal
         epochs = journal.epochs() if queue.waiting else {}
         return [name for name, one in queue.waiting.items() if epochs.get(name) == one.epoch and journal.is_held(name)]
 
     def car(self, candidate: Candidate, work: Work) -> Sequence[Stacked]:
-        """Return the merges that may be tested together with this one, which is the first of them."""
+        """Return the merges that may be tested together, this one first."""
         limits, queue = self.job.services.limits, self.queue.now()
         under = work.tree(candidate.onto)
         chain = [*queue.chain(self.line(queue), under)]
@@ -85,7 +85,7 @@ class Turn(Struct, frozen=True):
 
 
 def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
-    """Return the event for a merge that was built on those before it; without a commit where it conflicts."""
+    """Return the event for a merge that was built on those before it; without a commit if it conflicts."""
     return Stacked(
         at=job.services.clock.now(),
         mission=job.mission,
@@ -170,7 +170,7 @@ class _Waiting:
             self._told = words
 
     def _prepare(self, queue: MergeQueue, line: Sequence[str], ahead: int) -> bool:
-        """Build the merge on those before it, or test the batch that it is the first of; tell whether it did either."""
+        """Build the merge on those before it, or test its batch if it is the first; return whether it did either."""
         size = min(queue.car, self._limits.batch)
         reach = self._limits.gates * size
         if not ahead or not self._limits.stacks_merges or ahead >= reach + self._limits.batch:
@@ -200,7 +200,7 @@ class _Waiting:
         note(services, job.mission, proposed, (self._turn.stream, one))
 
     def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
-        """Test a batch before its turn comes, where several may be tested at a time."""
+        """Test a batch before its turn, if several may be tested at a time."""
         job, services = self._job, self._job.services
         car = next((each for each in train[1 : self._limits.gates] if each[0].mission == job.mission), ())
         full = car and (len(car) == min(queue.car, self._limits.batch) or car[-1].mission == line[-1])

@@ -1,7 +1,7 @@
 """Break the change on purpose, and see whether a test notices.
 
-With all changed bodies taken out, every new test has to fail. With one mutant at a time, some test has to.
-`core/mutants.py` makes the mutants; which of them are tried, and for how long, is decided here.
+With all changed bodies removed, every new test has to fail. With one mutant at a time, some test has to.
+`core/mutants.py` makes the mutants; this module chooses among them, within a time limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from capsule.engine.verification import Verification
 
 
 def changed_sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
-    """Return the text of each changed file that is no test, before and after."""
+    """Return the text of each changed source file, before and after."""
     base, judges = claim.state.base, claim.judges(claim.state.base)
     changed = [each.path for each in claim.changes(base) if each.kind != "D"]
     paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
@@ -69,7 +69,7 @@ def about_the_change(claim: Verification, tests: Sequence[str]) -> list[str]:
 
 
 def mutants_of_change(claim: Verification) -> list[Mutant]:
-    """List the mutants of the change; a function that was only moved is no change."""
+    """List the mutants of the change, without functions that were only moved."""
     base, sources = claim.state.base, changed_sources(claim)
     removed = {each.path: claim.text(each.path, base) for each in claim.changes(base) if each.kind == "D"}
     moved = moved_functions(sources, removed)
@@ -91,14 +91,14 @@ def mutants_of_change(claim: Verification) -> list[Mutant]:
 
 
 def _was_signed_off(claim: Verification, mutant: Mutant, text: bytes) -> bool:
-    """Tell of a merge whether it has the function as one of the works that it brings: it was broken there."""
+    """Tell whether one of the merged works has the same function: its mutants were tried there."""
     around = [d for d in definitions(mutant.path, text) if d.start <= mutant.start and mutant.end <= d.end]
     whole = text[around[0].start : around[0].end] if around else text
     return any(whole in work.text(mutant.path) for work in claim.signed_off)
 
 
 def survivors(claim: Verification) -> list[Mutant]:
-    """Return the mutants that no test noticed when the work went back, those that the tree still has."""
+    """Return the mutants that no test noticed when the work went back and that still exist."""
     known = claim.state.mending
     if known is None or not (known.survivors or known.not_covered):
         return []
@@ -107,13 +107,13 @@ def survivors(claim: Verification) -> list[Mutant]:
 
 
 class Tried(NamedTuple):
-    """Which mutants were tried, and what came of them."""
+    """The tried mutants and their results."""
 
     noticed: Mapping[Mutant, bool] = {}
     not_covered: Sequence[Mutant] = ()
-    """The bodies of functions that no test executes: other mutants of these need no run."""
+    """The body mutants of functions that no test executes: other mutants of these need no run."""
     left: int = 0
-    """How many were not tried: they did not fit the time, or could not be compiled."""
+    """How many were not tried, for lack of time or because they do not compile."""
 
     def __bool__(self) -> bool:
         return bool(self.noticed or self.not_covered)
@@ -160,7 +160,7 @@ def try_mutants(claim: Verification) -> Tried:
 
 
 class _MutantTime:
-    """The time that mutants may take together: as long as the suite itself, or half a minute; one is always tried."""
+    """The time limit of all mutants: as long as the suite itself, or half a minute; one is always tried."""
 
     def __init__(self, claim: Verification) -> None:
         self._each = claim.observe(claim.tree).seconds
@@ -174,7 +174,7 @@ class _MutantTime:
 
 _LEAST_SECONDS = 30
 _HANGS = 3
-"""How many times as long as the suite, and half a minute, a mutant may run before it counts as noticed."""
+"""How many times the suite's duration, plus half a minute, a mutant may run before it counts as noticed."""
 
 
 def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
@@ -189,7 +189,7 @@ def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Obs
 
 
 def was_noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
-    """Tell whether a test noticed a mutant; None where the mutant could not be compiled, or nothing ran."""
+    """Tell whether a test noticed a mutant; None if the mutant does not compile, or nothing ran."""
     if broken.colour is Colour.TIMED_OUT:
         return True
     if broken.colour is not Colour.RED:
@@ -200,7 +200,7 @@ def was_noticed(now: TestReport, broken: Observation, report: TestReport) -> boo
 
 
 def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str]:
-    """Return the tests that pass, and do not with a mutant."""
+    """Return the passing tests that do not pass with a mutant."""
     if broken.colour is Colour.TIMED_OUT or not report.complete:
         return {*now.passed} if was_noticed(now, broken, report) else set()
     return {*now.passed} - {*report.passed}
@@ -209,7 +209,7 @@ def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str
 def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
     """Break the functions of the base that the change rewrote, one at a time: did a test notice?
 
-    What does not fit the time counts as not noticed, so that no change is blamed for losing it.
+    What does not fit into the time counts as not noticed, so that a change is never blamed for losing it.
     """
     tree = claim.base_tree
     now, time = claim.run_of(tree)[1], _MutantTime(claim)
@@ -236,11 +236,11 @@ def loose_functions(tried: Tried) -> list[tuple[str, str]]:
 
 
 _ENOUGH = 3
-"""How many mutants of one function have to be tried before it counts that no test noticed any."""
+"""How many mutants of one function have to survive before the function counts as loose."""
 
 
 def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[set[str], set[Mutant]]:
-    """Break what new tests are about, within limits; return the tests that failed by it, and the mutants tried."""
+    """Break the code under new tests, within limits; return the tests that failed, and the tried mutants."""
     killing, tried = set[str](), set[Mutant]()
     time = _MutantTime(claim)
     while len(tried) < claim.state.policy.mutants and time.is_left:
@@ -258,7 +258,7 @@ def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[se
 
 
 def mutants_about(claim: Verification, test: str) -> list[Mutant]:
-    """List mutants of the code that a test is about: functions that it names, else those of modules it names."""
+    """List mutants of the code under a test: of functions that it names, else of modules that it names."""
     read, globs = claim.place.trees.read, claim.state.policy.test_globs
     place, name = split_name(test)
     paths = [place] if place.endswith(SUFFIXES) else list(claim.test_edits().paths)
@@ -278,7 +278,7 @@ _ENTRIES = ("__init__", "index", "lib", "mod", "main")
 
 
 def _names_module(text: bytes, path: str) -> bool:
-    """Tell whether a test's file names the module that a source file is; one called `index` goes by its folder."""
+    """Tell whether a test's file names the module of a source file; `index` goes by its folder."""
     folder, _, name = path.rpartition("/")
     stem = name.partition(".")[0]
     word = folder.rpartition("/")[2] if stem in _ENTRIES and folder else stem

@@ -1,4 +1,4 @@
-"""One mission, from wherever it stands to its end or its halt. Resuming is running it again."""
+"""Run one mission from its current state to its end or halt. Resuming is running it again."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
 _BUDGET_WAIT = 0.5
-"""Seconds after which a mission that others left nothing of the run's budget looks again."""
+"""Seconds between checks of a mission that waits for its share of the run's budget."""
 
 
 def run_until_halt(order: Order, services: Services) -> MissionState:
-    """Start the mission or go on with it, under its claim, until it ends, halts or is stopped."""
+    """Start or continue the mission, under its claim, until it ends, halts or is stopped."""
     with services.journal.claim(order.mission), lost_objects_of(order.mission):
         _make_ready(order, services)
         try:
@@ -57,7 +57,7 @@ def _stopped(stop: CapsuleError, services: Services) -> Stopped:
 
 
 def move_to(order: Order, services: Services, phase: str) -> None:
-    """Go on from another phase, with the workspace as it stands; a mission that is not there yet begins with it."""
+    """Continue from another phase with the current workspace; a new mission begins with it."""
     with services.journal.claim(order.mission):
         state = load_state(services, order.mission)
         if not state.under_way:
@@ -78,7 +78,7 @@ def move_to(order: Order, services: Services, phase: str) -> None:
 
 
 def reopen(order: Order, services: Services) -> None:
-    """Reopen a halted mission, with what the human changed and has to say, for the next run to go on with."""
+    """Reopen a halted mission with a person's changes and notes, for the next run."""
     with services.journal.claim(order.mission):
         state = load_state(services, order.mission)
         if state.halt is None:
@@ -91,7 +91,7 @@ def reopen(order: Order, services: Services) -> None:
 
 
 def run(mission: str, services: Services) -> MissionState:
-    """Do step after step: what was recorded is not done again, what was only begun is."""
+    """Do step after step: recorded steps are not repeated, ones that were only begun are."""
     state, seen = _settled(services, mission, MissionState(), 0)
     while step := next_step(state):
         if state.returned:
@@ -127,7 +127,7 @@ def _once(step: Step, begun: StepBegun, state: MissionState, services: Services)
 
 
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
-    """Apply what is new in the journal, until the mission agrees with its tracker."""
+    """Apply new events of the journal until the mission agrees with its tracker."""
     while True:
         for number, event in services.journal.events(mission, after=seen):
             state, seen = apply(state, event), number
@@ -136,7 +136,7 @@ def _settled(services: Services, mission: str, state: MissionState, seen: int) -
 
 
 def close_what_is_merged(services: Services) -> list[str]:
-    """Close items that are merged and still open in their tracker; return the ids that are closed now."""
+    """Close merged items that are still open in their tracker; return their ids."""
     return [item for item in merged_not_closed(services) if try_to_close(item, services)]
 
 
@@ -176,7 +176,7 @@ def _do(
 
 
 def _make_ready(order: Order, services: Services) -> None:
-    """Start a mission that is not there, reopen a halted one; one that was only interrupted just goes on."""
+    """Start a new mission, reopen a halted one, or just continue an interrupted one."""
     state = load_state(services, order.mission)
     if state.unrecorded and state.finished:
         return
@@ -210,7 +210,7 @@ def _start(order: Order, services: Services) -> None:
 
 
 def _reopened(order: Order, state: MissionState, services: Services) -> Reopened:
-    """Go on with a halted mission and the item as it reads now."""
+    """Reopen a halted mission with the item's current texts."""
     rewritten = None if same_words(order.item, state.item, services.redact) else order.item
     now = edited_by_hand(state, services)
     approved = approved_with_edits(state, now, services) if now else {}
@@ -227,7 +227,7 @@ def _reopened(order: Order, state: MissionState, services: Services) -> Reopened
 def _rebased(state: MissionState, services: Services) -> Rebased:
     """Rebuild the work on the branch it goes into; conflicts in tests go back to the phase that writes tests.
 
-    Where nothing is left to do for an agent, nobody else would commit it.
+    If nothing is left to do for an agent, commit it here.
     """
     place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:

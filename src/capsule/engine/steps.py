@@ -1,8 +1,8 @@
 """Perform one step of a mission: do the phase, verify what it claims, decide, and keep the work or take it back.
 
 A step is data. Each can be killed anywhere and repeated: it inspects, then completes. A phase that works in the place
-starts from the checkpoint named in the last recorded outcome, so whatever an interrupted run left behind is out of the
-way (and salvaged), and it ends in a new checkpoint that holds the worklog too.
+starts from the checkpoint named in the last recorded outcome, so the leftovers of an interrupted run are salvaged and
+removed, and it ends in a new checkpoint that holds the worklog too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_NAME = 1000
 
 
 def perform(step: Step, state: MissionState, services: Services, run_until_halt: RunUntilHalt) -> StepEnded:
-    """Do the phase, verify what it claims, decide, keep the work or take it back, and say how it ended."""
+    """Do the phase, verify its claim, decide, keep the work or take it back, and return the outcome."""
     job = Job(step, state, state.workflow.phase(step.phase), services, run_until_halt)
     began = services.clock.seconds()
     report = _do_guarded(job)
@@ -65,9 +65,9 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
 
 
 def _with_way_out(job: Job, outcome: Outcome, decision: Decision) -> Decision:
-    """Name the command that helps: another workflow where no test can be red, or taking a refuted claim as it is.
+    """Add the command that helps: another workflow if no test can be red, or accepting the refuted claim.
 
-    Where retries are gone, going on is what helps; what else can be done is said beside the reason, not in it.
+    If retries are gone, resuming helps most; other commands are kept apart from the reason.
     """
     state, offer = job.state, ""
     if decision.accept and not decision.exhausted and "`capsule " not in decision.reason:
@@ -81,7 +81,7 @@ def _with_way_out(job: Job, outcome: Outcome, decision: Decision) -> Decision:
 
 
 def _with_others(job: Job, decision: Decision) -> Decision:
-    """Name the missions that the work did not go together with, as long as it is sent back; and to a person at last."""
+    """Name the missions that the work conflicts with, in feedback and in the question to a person."""
     others = merged_meanwhile(job.state.met)
     judged = decision.move in (*SETBACKS, *HALTS) and decision.verdict is not Verdict.BLOCKED
     if not (others and judged and job.phase.works_in_place):  # a merge names them by itself
@@ -93,7 +93,7 @@ def _with_others(job: Job, decision: Decision) -> Decision:
 
 
 def _gave_up_on_tests(job: Job, outcome: Outcome, decision: Decision) -> bool:
-    """Tell whether the agent that writes tests first says itself that it cannot."""
+    """Tell whether the agent that writes tests first reports that it cannot."""
     said = outcome.signal
     gave_up = said.verdict in (Verdict.ERROR, Verdict.FAILED, Verdict.NEEDS_WORK)
     itself = gave_up and not said.synthetic and outcome.failure is None
@@ -102,7 +102,7 @@ def _gave_up_on_tests(job: Job, outcome: Outcome, decision: Decision) -> bool:
 
 
 def _do_guarded(job: Job) -> Report:
-    """Do the phase and verify it; quarantine it where the repository was reached into, now or in a killed run."""
+    """Do the phase and verify it; quarantine it if the repository was tampered with, now or in a killed run."""
     if not job.phase.works_in_place:
         return _do(job)
     report, breaches = Report(passed("")), list[str]()
@@ -137,9 +137,9 @@ def _do(job: Job) -> Report:
 
 
 def _drop_what_it_wrote(job: Job, report: Report, tree: str) -> tuple[Report, str]:
-    """Put the work back as a phase that only reads was given it, and name what is dropped; its worklog stays.
+    """Restore the work after a read-only phase, and name what is dropped; keep its worklog.
 
-    Return the report, and the tree as it is then.
+    Return the report and the restored tree.
     """
     place, given = job.place, job.state.checkpoint
     written = place.trees.changes(report.before, tree)
@@ -160,7 +160,7 @@ _MOST_NAMED = 5
 
 
 def _verified(job: Job, report: Report, tree: str) -> Report:
-    """Set the claim beside what is to be seen; a check that comes to no result parks the mission."""
+    """Verify the claim; a check without a result parks the mission."""
     report = replace(report, files=tuple(change.path for change in job.place.trees.changes(report.before, tree)))
     state = msgspec.structs.replace(job.state, exam=report.exam) if report.exam else job.state
     claim = Verification(state, job.phase, report.signal, job.place, job.services, tree, report.before)
@@ -195,7 +195,7 @@ def check_names(workflow: Workflow) -> None:
 
 
 def _take_back_what_failed(job: Job, decision: Decision) -> Decision:
-    """Take back what a failed step left, where steps are published one by one; say in the feedback where it is kept."""
+    """Undo a failed step if steps are published one by one; say in the feedback where its work is kept."""
     at_it_again = decision.move in SETBACKS and decision.verdict is Verdict.REFUTED
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
@@ -225,7 +225,7 @@ def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
 
 
 def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:
-    """Tell whether only tests were mended, and the code that this phase would write passes them already."""
+    """Tell whether only tests were mended, and the existing code passes them already."""
     if phase.role is not Role.WORKER or phase.writes or "green" not in phase.checks or not state.checkpoint:
         return False
     place = place_of(state, services)
@@ -271,13 +271,13 @@ def _outcome(report: Report, seconds: float) -> Outcome:
 
 
 def _fitting(remark: Remark, log: str) -> Remark:
-    """Cut the texts of a remark to what an event may hold."""
+    """Cut the texts of a remark to the size of an event."""
     names = {name: cut(getattr(remark, name), _LONGEST_NAME) for name in ("id", "file", "reverses")}
     return msgspec.structs.replace(remark, text=cut(remark.text, where=log), **names)
 
 
 def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
-    """Write our entry in the worklog, then name a checkpoint that holds it. A place that is gone keeps its last one."""
+    """Write Capsule's worklog entry, then make a checkpoint with it; keep the last one if the place is gone."""
     place, phase = job.place, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at, answer=job.state.answer)
     try:

@@ -1,7 +1,7 @@
-"""Ask a tree: run the test command on it in the gate, once, and tell what was seen.
+"""Run the test command on a tree in the gate, once, and return what was seen.
 
-The gate is a clean place that holds exactly the tree in question. What was seen there is journaled by tree, so nothing
-is run twice, and nothing that an agent left behind affects it.
+The gate is a clean place that holds exactly this tree. Results are journaled by tree, so nothing is run twice, and
+leftovers of an agent do not affect it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from capsule.services import Services
 
 TAIL = 6000
 TRIES = 2
-"""How often a command is run that is killed from outside."""
+"""How often a command that is killed from outside is run."""
 SHOWN = 12
 Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
-"""Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
+"""Return the changed files of a tree, and one line for each change."""
 AGAIN = "again"
-"""The variant of a second run, which finds out what is flaky."""
+"""The variant of a second run, which finds flaky tests."""
 _ALONE = "\0alone"
 """The variant of a run while no other tests run."""
 
@@ -51,14 +51,14 @@ class Verification(Struct):
     place: Place
     services: Services
     tree: str
-    """What would be delivered as things stand."""
+    """The tree that would be delivered now."""
     before: str
-    """The same when the phase began."""
+    """That tree when the phase began."""
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
     doubtful: dict[str, Callable[[], tuple[Observation, TestReport]]] = field(default_factory=dict)
     """Red runs that another mission may have caused: by key, the call that repeats it alone."""
     signed_off: Sequence[Verification] = ()
-    """Of a merge: every work that it brings, as it was signed off. What is new is known from there."""
+    """Of a merge: the signed-off trees of all its works, to find what is new."""
 
     @property
     def base_tree(self) -> str:
@@ -70,13 +70,13 @@ class Verification(Struct):
         return self.run_of(self.tree)[1]
 
     def text(self, path: str, tree: str = "") -> bytes:
-        """Return the content of a file, in the tree or in another; nothing where there is no such file."""
+        """Return the content of a file, in the tree or in another; empty if there is no such file."""
         return self.place.trees.read(tree or self.tree, path) or b""
 
     def observe(self, tree: str) -> Observation:
-        """Return the result of the test command on a tree: from the journal where it is known, else by running it.
+        """Return the result of the test command on a tree: from the journal, or by running it.
 
-        Where it is red beside other missions, it is asked again alone.
+        If it is red while other missions run, it is repeated alone.
         """
         self.run_of(tree)
         if ask := self.doubtful.pop(self._key(tree), None):
@@ -84,7 +84,7 @@ class Verification(Struct):
         return self.run_of(tree)[0]
 
     def ask_alone(self) -> bool:
-        """Ask again, alone, what was red beside other missions; tell whether anything was."""
+        """Repeat, alone, what was red while other missions ran; return whether there was anything."""
         asked = [*self.doubtful.values()]
         self.doubtful.clear()
         for ask in asked:
@@ -124,7 +124,7 @@ class Verification(Struct):
         return observation, report
 
     def known(self, tree: str, variant: str = "") -> tuple[Observation, TestReport] | None:
-        """Return what is known of a tree already; nothing is run for it."""
+        """Return a known result for a tree, without running anything."""
         alone = self._remembered(self._key(tree, f"{variant}{_ALONE}"))
         return alone or self._remembered(self._key(tree, variant))
 
@@ -133,7 +133,7 @@ class Verification(Struct):
         return _hash(f"{self.place.trees.test_cache_key(tree)}{suffix}\0{self.state.policy.test}")
 
     def _remembered(self, key: str) -> tuple[Observation, TestReport] | None:
-        """Return a run that the journal knows; None where the names of its tests are gone, so that it runs again."""
+        """Return a run from the journal; None if its test names are gone, so that it runs again."""
         observation = self.state.observations.get(key)
         if key in self.seen or observation is None:
             return self.seen.get(key)
@@ -147,7 +147,7 @@ class Verification(Struct):
         self.services.observer.event(self.state.mission, event)
 
     def baseline(self) -> Baseline | None:
-        """Return how the tests of the base ended, by name; None where only an exit code is known."""
+        """Return how the tests of the base ended, by name; None if only an exit code is known."""
         if self.signed_off:
             return self.signed_off[0].baseline()
         if self.state.policy.first_tests:
@@ -161,14 +161,14 @@ class Verification(Struct):
         return baseline_of(report, again if again and again.complete else None)
 
     def new_tests(self) -> list[str]:
-        """Return the tests that are new or changed, by name; none where names are not known."""
+        """Return the tests that are new or changed, by name; empty without test names."""
         if self.signed_off:
             return list(dict.fromkeys(name for work in self.signed_off for name in work.new_tests()))
         base, now = self.baseline(), self.now
         return fresh_tests(base, now, self.test_edits()) if base and now.complete else []
 
     def seen_red(self, base: Baseline) -> list[str]:
-        """Return the new tests that were seen red on the tree that the last review let pass, if that run is known."""
+        """Return the new tests that were red on the tree that the last review approved, if that run is known."""
         since = self.since()
         known = self.known(since) if since != self.state.base else None
         again = self.known(since, AGAIN)
@@ -176,7 +176,7 @@ class Verification(Struct):
         return [name for name in known[1].red if name not in base.failing and name not in flaky] if known else []
 
     def is_green(self) -> bool:
-        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
+        """Tell whether the tests are known to pass on the tree, without running them."""
         known = self.known(self.tree) if self.state.policy.test else None
         if known is None:
             return False
@@ -207,17 +207,17 @@ class Verification(Struct):
         return Snapshot(files, lambda path: self.text(path, tree).decode(errors="replace") if path in files else "")
 
     def since(self) -> str:
-        """Return the tree that the last review let pass; where there was none, the base."""
+        """Return the tree that the last review approved, or the base."""
         approved = baseline(self.state, self.phase.name)
         return self.place.delivered(approved) if approved else self.kept() or self.state.base
 
     def kept(self) -> str:
-        """Return the tree that went back to have its tests mended, code and all; '' where none did."""
+        """Return the tree that went back for better tests, including its code; '' if none did."""
         code = kept_code(self.state)
         return self.place.delivered(code) if code else ""
 
     def since_document(self) -> str:
-        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
+        """Return the tree after the phase that writes this phase's document, or the base."""
         names = self.state.workflow.names()
         earlier = self.state.workflow.phases[: names.index(self.phase.name)]
         writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
@@ -225,7 +225,7 @@ class Verification(Struct):
 
 
 def detect_tests(claim: Verification) -> None:
-    """Look for the test command again where the base had none: once there are tests, they judge. It is journaled."""
+    """Look for the test command again if the base had none, and journal it: new tests then judge the work."""
     policy = claim.state.policy
     if not policy.detect or policy.test:
         return
@@ -243,7 +243,7 @@ def detect_tests(claim: Verification) -> None:
 def _run_tests(
     claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float, *, alone: bool
 ) -> tuple[Observation, TestReport]:
-    """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
+    """Run the test command; if it was killed, once more, and then ask a person."""
     for _ in range(TRIES):
         seen, report = _run_tests_once(claim, tree, edits, timeout, alone=alone)
         if seen.colour is not Colour.NO_RESULT:
@@ -274,7 +274,7 @@ def _run_tests_once(
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
-        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", f"Mend that, {_then(state)}.")
+        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", f"Fix that, {_then(state)}.")
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
     if not edits and not touched:
         claim.place.keep_caches(tree)
@@ -297,7 +297,7 @@ def _run_tests_once(
 
 
 def _require_dependencies(claim: Verification, tree: str) -> None:
-    """Require that what the tree depends on is installed: with other dependencies its tests say nothing."""
+    """Require that the tree's dependencies are installed: with others its tests prove nothing."""
     manifest, command = claim.place.missing_setup(tree)
     if manifest:
         cause = f"{manifest} needs other dependencies than those installed in your checkout."
@@ -307,7 +307,7 @@ def _require_dependencies(claim: Verification, tree: str) -> None:
 
 
 def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callable[..., Ran]) -> None:
-    """Require that tests load the tree's own code: with the checkout's they would be green whatever the tree holds."""
+    """Require that tests load the tree's own code: with the checkout's they would be green for any tree."""
     state, services = claim.state, claim.services
 
     def ask(command: str) -> str:

@@ -43,9 +43,9 @@ _STDERR_SHOWN = 2000
 _LINES_SHOWN = 3
 _NAMES_SHOWN = 8
 _AFTER_SILENCE = 1.0
-"""Seconds until an agent that fell silent is started once more."""
+"""Seconds until a silent agent is started once more."""
 _LEAST_USD = 0.0001
-"""Less than this no CLI can be told."""
+"""The smallest limit that any CLI accepts."""
 
 
 class AgentRun(Struct, frozen=True):
@@ -57,7 +57,7 @@ class AgentRun(Struct, frozen=True):
 
 
 def run_agent(job: Job) -> Report:
-    """Run a fresh agent from a named state, and read what it claims."""
+    """Run a fresh agent from a named state, and read its claim."""
     name, model = agent_for(job.state, job.phase)
     agent = job.services.agent(name, model)
     stale = answers_by_file(job) and job.services.archive.take_result(job.state.item.id, job.phase.name) is not None
@@ -77,7 +77,7 @@ def run_agent(job: Job) -> Report:
 def run_command(job: Job) -> Report:
     """Run a gate: exit 0 is PASS, anything else NEEDS_WORK with the end of its output.
 
-    Killed, it is run once more; where it fails beside other missions, once more alone.
+    If it was killed it is run once more; if it fails while other missions run, once more alone.
     """
     log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
     before, ran = _run_command(job, log, alone=False)
@@ -108,7 +108,7 @@ def _run_command(job: Job, log: Path, *, alone: bool) -> tuple[str, Ran]:
             raise Interrupted(f"Stopped during {job.phase.name}.")
         if ran.why == "not-started":
             cause = f"{job.phase.name} could not be started: {one_line(ran.tail)}."
-            raise CapsuleError(cause, "Mend that, then run again.")
+            raise CapsuleError(cause, "Fix that, then run again.")
         killed = killed_by(ran.exit_code, ran.tail) if ran.why == "exited" else ""
         if not killed:
             return before, ran
@@ -126,13 +126,13 @@ def start_from_checkpoint(job: Job) -> str:
 
 
 def first_checkpoint(job: Job) -> Checkpoint:
-    """Make the place where a workflow begins with an agent, and no phase has made it yet."""
+    """Make the place if a workflow begins with an agent and no phase has made it yet."""
     job.place.prepare(job.state.base)
     return job.place.base_checkpoint(job.state.base)
 
 
 def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
-    """Run the agent as often as it takes until there is something to judge."""
+    """Run the agent until there is something to judge."""
     tries, waited, known, once_more = 0, 0.0, 0, _ends_with_an_error(job)
     while True:
         while found := _found_by_others(job, agent.name, known):
@@ -172,7 +172,7 @@ def _ends_with_an_error(job: Job) -> bool:
 
 
 def _silence(ran: AgentRun) -> Failure | None:
-    """Return the failure of an agent whose stream stalled, or that ended well and said nothing at all."""
+    """Return the failure of an agent whose stream stalled, or that exited with 0 and printed nothing."""
     transcript, briefing, known = ran.transcript, ran.briefing, ran.transcript.failure
     if known and known.kind is not Kind.SILENT:
         return None
@@ -209,7 +209,7 @@ def _copy_of_the_base(job: Job) -> TestSite:
 
 @contextmanager
 def _inside(job: Job, site: TestSite) -> Iterator[SandboxPaths]:
-    """Let an agent work in a copy; nothing of what it leaves there is kept."""
+    """Let an agent work in a copy; its changes there are dropped."""
     try:
         yield site.sandbox_paths or SandboxPaths()
     finally:
@@ -227,7 +227,7 @@ def _stopped_by_its_budget(ran: AgentRun) -> bool:
 def _found_by_others(job: Job, agent: str, known: int) -> tuple[int, Failure, float] | None:
     """Return a newer provider limit that another running mission has found: its number, cause and seconds left.
 
-    Once nobody runs that mission the limit is forgotten: a person may have added credit, and starts it again.
+    Once that mission no longer runs the limit is ignored: a person may have added credit.
     """
     journal, now = job.services.journal, job.services.clock.now()
     for number, event in reversed(journal.events(LIMITS, known)):
@@ -241,7 +241,7 @@ def _found_by_others(job: Job, agent: str, known: int) -> tuple[int, Failure, fl
 
 
 def _wait(job: Job, failure: Failure, seconds: float, waited: float, shared_by: str = "") -> float:
-    """Wait for the provider; `shared_by` names the agent whose other missions are to wait as well."""
+    """Wait for the provider; `shared_by` names the agent whose other missions wait as well."""
     if waited + seconds > job.services.limits.wait_seconds:
         at = clock_time(job.services.clock.now(), seconds)
         so_far = f", and it has waited {duration(waited)} already" if waited else ""
@@ -273,7 +273,7 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
 
 
 def result_of(transcript: Transcript, written: bytes | str | None, item: str, phase: str) -> Signal:
-    """Read what an agent claims that answers by file; `written` is the file, or what is wrong with it."""
+    """Read the claim of an agent that answers by file; `written` is the file, or its fault."""
     if transcript.why in _ENDINGS:
         return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
     given = transcript.text if isinstance(written, str) or written is None else written
@@ -289,7 +289,7 @@ def result_of(transcript: Transcript, written: bytes | str | None, item: str, ph
 
 
 def _why_nothing(fault: str, transcript: Transcript) -> str:
-    """Say what is wrong with the answer, how the agent ended, and the last of its stderr."""
+    """Describe the fault of the answer, the agent's exit, and the end of its stderr."""
     complaint = transcript.stderr.decode(errors="replace").strip()[-_STDERR_SHOWN:]
     if not transcript.exit_code:
         return fault + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")
@@ -299,7 +299,7 @@ def _why_nothing(fault: str, transcript: Transcript) -> str:
 
 
 def signal_of(transcript: Transcript) -> Signal:
-    """Read what the agent claims. How it ended can only make that worse, never better."""
+    """Read the agent's claim. Its exit can only make that worse, never better."""
     if transcript.why in _ENDINGS:
         return error_signal(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
     signal = read_signal(transcript.text)
@@ -312,7 +312,7 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _cause_of_death(ran: AgentRun, signal: Signal) -> Failure | None:
-    """Say of an agent that exited badly and gave no answer what helps to find out why."""
+    """Return what helps to find out why an agent failed without an answer."""
     transcript, briefing = ran.transcript, ran.briefing
     if not (signal.synthetic and transcript.exit_code and transcript.why == "exited"):
         return None

@@ -17,11 +17,11 @@ _LONGEST_STEP = 4096
 _COMPLETE = "summary.md"
 """Written last: an archive that has it is a whole one."""
 _UNFINISHED = ".unfinished"
-"""There until the working folder has gone."""
+"""Exists until the working folder is removed."""
 _STEP = ".step"
-"""Who made the archive: a step that is repeated after everything was put away finds its own."""
+"""The step that made the archive: when it is repeated, it finds its own."""
 _FOUND = "found-in-its-place.log"
-"""What stood where a folder belongs; by this name it is archived like any other output."""
+"""The name for a file in the place of a folder; it is archived like any other output."""
 
 
 class LogFolders:
@@ -35,7 +35,7 @@ class LogFolders:
         self._redact = redact
 
     def folder(self, mission: str) -> Path:
-        """Return the working folder, whether it is there or not."""
+        """Return the path of the working folder."""
         return self._home / "missions" / check_id(mission)
 
     def working_folder(self, mission: str) -> Path:
@@ -94,7 +94,7 @@ class LogFolders:
         return bool(self._outputs(mission))
 
     def _outputs(self, mission: str) -> list[Path]:
-        """Find what phases printed: beside the mission, or in its worktree where a phase was run by hand."""
+        """Find the outputs of phases: in the mission's folder, or in its worktree if a phase was run by hand."""
         working, by_hand = self.folder(mission), self._home / "worktrees" / check_id(mission) / ".capsule" / "output"
         found = [*working.glob("outputs/*"), *working.glob("*.log"), *working.glob("*.md")]
         if not by_hand.is_symlink() and not by_hand.parent.is_symlink():
@@ -102,7 +102,7 @@ class LogFolders:
         return [file for file in found if file.is_file() and not file.is_symlink()]
 
     def drop_working_folder(self, mission: str) -> None:
-        """Remove it: only now is the archive finished, and the step before, repeated, writes another one."""
+        """Remove it: only now is the archive finished; before, a repeated step writes it again."""
         folder = self.folder(mission)
         if os.path.lexists(folder) and not folder.parent.is_symlink():
             remove_tree(folder)

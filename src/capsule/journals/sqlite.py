@@ -26,7 +26,7 @@ from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder, is_locked
 
 _BUSY_SECONDS = 60
-"""How long a write waits for those of others: of fifty missions that start at the same time, for example."""
+"""How long a write waits for others, such as fifty missions that start at the same time."""
 _LOOK_AGAIN = 0.01
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events (
@@ -42,7 +42,7 @@ _CLAIM = "INSERT INTO claims VALUES (?, 1) ON CONFLICT (stream) DO UPDATE SET ep
 class SqliteJournal(Journal):
     """`folder` is `<git common dir>/capsule`. Opened read-only, it creates nothing.
 
-    `redact` takes secrets out of an event before it is written, and before anybody is handed it.
+    `redact` takes secrets out of an event before it is written, and before it is passed on.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """Poll all missions for screens, reading only.
 
-A mission's stream grows only while somebody holds its claim, and every claim raises its epoch. So one that nobody
-holds, and whose epoch is the one that was seen last, has nothing new, and is not asked. Missions write to the streams
-of runs and merge queues without holding them, so these are asked whenever the journal has changed. A look costs what
-has happened since the one before, however much has happened in all.
+A mission's stream grows only under a claim, and every claim raises its epoch. So a stream that is not held, with the
+same epoch as before, has nothing new, and is not read. Missions write to the streams of runs and merge queues without
+holding them, so these are asked whenever the journal has changed. A poll costs what has happened since the last one,
+however long the journal is.
 
-Whether somebody holds a stream is asked before its events are read: what was written up to its end is read then.
+The claim of a stream is checked before its events are read, so that its last events are read, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST_PIECE = 256 * 1024
 
 
 class Watch:
-    """`folder` is where a mission's live file lies."""
+    """`folder` is the folder of a mission's live file."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Watch:
         self._epochs: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._held: dict[str, int] = {}
-        """Who holds a stream, as of the last look; 0 is somebody who cannot be named from here."""
+        """The holder of each stream as of the last poll; 0 is unknown here."""
         self._started_by: dict[int, int] = {}
         """The parents of those processes."""
         self._read: dict[str, int] = {}
@@ -135,7 +135,7 @@ class Watch:
 
 
 class _Row(msgspec.Struct):
-    """A line of a live file, as we write it; lines of another form are ignored."""
+    """A line of a live file; other lines are ignored."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
     activity: str = ""
@@ -146,7 +146,7 @@ _ROW = msgspec.json.Decoder(_Row)
 
 
 class LiveTail:
-    """The end of a live file, read on from where the last look ended."""
+    """The end of a live file, read on from the last poll."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -168,7 +168,7 @@ class LiveTail:
         return Presence(pid, self._doing, self._at, started_by)
 
     def _new_lines(self) -> list[bytes]:
-        """Read whole lines only: of a long file that was never looked at, the end; of a new one in its place, all."""
+        """Read whole lines only: the end of a long unread file, all of a new one."""
         try:
             fd = open_regular(self._path, os.O_RDONLY)
         except OSError:

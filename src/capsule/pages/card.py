@@ -1,4 +1,4 @@
-"""The card of a report as a picture (SVG): no font or file from elsewhere, in the colours of whoever looks at it."""
+"""The card of a report as a picture (SVG): no font or file from elsewhere, in the viewer's colour scheme."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capsule.reports.table import wrap
 WIDTH = 760
 _LINE = 20
 _LETTERS = 84
-"""So many letters of the text fit on a line, also wide ones."""
+"""The number of letters on a line, even wide ones."""
 _LETTERS_OF_HEADING = 52
 _MOST_LINES = 40
 

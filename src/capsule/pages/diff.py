@@ -1,7 +1,7 @@
 """A diff as git writes it, as files with their lines, the code of well-known languages in colours.
 
-Whose text it is, is unknown: what is not a diff becomes no line, long lines are cut, and only lexers of this table are
-asked, never one that a file's name could choose.
+The text is untrusted: anything but a diff is dropped, long lines are cut, and only lexers of this table are asked,
+never one that a file's name could choose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pygments.token import STANDARD_TYPES, _TokenType
 from capsule.reports.style import printable
 
 MOST_LINES = 600
-"""Of one file so many lines are shown."""
+"""The most lines that are shown of one file."""
 _LONGEST_LINE = 400
 _MOST_COLOURED = 20_000
 """Characters of one hunk: a longer one stays plain."""

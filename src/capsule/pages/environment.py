@@ -1,4 +1,4 @@
-"""The templates, and what they may call: filters for words of strangers, figures and moments."""
+"""The templates and their functions: filters for untrusted text, figures and times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 LONGEST_LINE = 600
 LONGEST_BLOCK = 4000
 LONGEST_QUESTION = 20_000
-"""What a person must answer is told whole: it is bounded where it is recorded."""
+"""A question is shown in full: its length is limited where it is recorded."""
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -86,22 +86,22 @@ def _diff_files(text: str) -> list[Any]:
 
 
 def _without_controls(value: object) -> object:
-    """Take out what could turn a line around or steer a terminal, whatever a template puts into a page."""
+    """Remove characters that change direction or steer a terminal from any value in a page."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def line(text: str, most: int = LONGEST_LINE) -> str:
-    """Return a stranger's words on one line, and not the whole of a novel."""
+    """Return untrusted text on one line, of limited length."""
     return shortened(text, most)
 
 
 def block(text: str) -> str:
-    """Return a stranger's words with their lines."""
+    """Return untrusted text with its lines."""
     return cut(text.strip(), LONGEST_BLOCK)
 
 
 def ticked(text: str) -> Markup:
-    """Return a line in which what stands between backticks is code."""
+    """Return a line with the text between backticks as code."""
     parts = _CODE.split(line(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(parts)
@@ -109,5 +109,5 @@ def ticked(text: str) -> Markup:
 
 
 def elided(rows: Sequence[Row], most: int = words.SHOWN) -> list[tuple[Row | None, Sequence[Row]]]:
-    """Return each row; of a long list both ends, and between them no row, but those that are left out."""
+    """Return the rows; of a long list both ends, with the omitted rows in between."""
     return words.elided(rows, lambda row: (row, ()), lambda _: (None, rows[most:-most]), most)

@@ -1,6 +1,6 @@
 """A report as one HTML page that needs nothing else: no network, no script, no file beside it.
 
-The page forbids itself to load or run anything, so that not even a text that slipped through could.
+The page forbids loading and running anything, as a second defence.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from capsule.reports import words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 MOST_SECTIONS = 60
-"""Of a long list of missions, so many of the newest are told in full."""
+"""The most missions that are shown in full, the newest."""
 
 
 def page(report: Report, diff: str = "") -> str:
-    """Draw a report; `diff` is what its only mission changed."""
+    """Draw a report; `diff` is the change of its only mission."""
     told = report.missions[-MOST_SECTIONS:]
     return render("report.html", {**_frame(report), "diff": diff, "shares": _shares(report), "told": told})
 

@@ -1,4 +1,4 @@
-"""Time as a picture: where on a line each thing lies, and the line itself.
+"""Time as a picture: a scale, and the bars on it.
 
 Stamps have whole seconds and phases take less, so a mission's attempts are laid out one after the other: each begins
 where its stamp says, or where the one before it ended. A long time in which nothing happened is drawn as a short break,
@@ -25,7 +25,7 @@ _MOST_BREAKS = 6
 _BREAK_WIDTH = 4.0
 _LEAST_GAP = 2.0
 _LARGE = 0.25
-"""Of all the time in which something happened: a longer gap is drawn as a break."""
+"""A share of the active time: a longer gap is drawn as a break."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -38,7 +38,7 @@ _ROOM_FOR_A_LABEL = 15.0
 _TALL = ("bad", "warn")
 """Bars of failures are taller, too, so that red need not be told from green."""
 _NARROWEST = 0.7
-"""Per cent: what took no time is seen all the same."""
+"""Per cent: the smallest width of a bar."""
 
 
 class Span(NamedTuple):
@@ -89,7 +89,7 @@ class _Tick(NamedTuple):
 
 
 def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
-    """Return when each was at work, none before the one before it has ended."""
+    """Return the time of each attempt, none before the previous one has ended."""
     spans: list[Span] = []
     free = 0.0
     for attempt in attempts:
@@ -106,7 +106,7 @@ def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
 
 
 def pauses(attempt: Attempt, span: Span) -> list[Span]:
-    """Of the time it took, that in which its provider was waited for."""
+    """The parts of its time that it waited for its provider."""
     found = []
     for pause in attempt.waits:
         start = min(max(moment(pause.at), span.start), span.end)
@@ -115,7 +115,7 @@ def pauses(attempt: Attempt, span: Span) -> list[Span]:
 
 
 class Scale:
-    """From moments to places on a line of a hundred per cent."""
+    """Map times to positions on a line of a hundred per cent."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self._pieces = _pieces(sorted(spans)) or [Span(0.0, 1.0)]
@@ -142,7 +142,7 @@ class Scale:
 
     @cached_property
     def ticks(self) -> list[_Tick]:
-        """Times of day at round numbers, no closer than their labels have room."""
+        """Round times of day, with room for their labels."""
         step = next((step for step in _STEPS if self._seconds / step <= _MOST_TICKS), _STEPS[-1])
         found: list[_Tick] = []
         day = ""
@@ -165,7 +165,7 @@ class Scale:
 
     @cached_property
     def labelled(self) -> list[_Break]:
-        """Choose the longest breaks that there is room to label."""
+        """Choose the longest breaks with room for a label."""
         found: list[_Break] = []
         for gap in sorted(self.breaks, key=lambda gap: -gap.seconds):
             if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
@@ -195,7 +195,7 @@ def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
 
 
 def _pieces(spans: Sequence[Span]) -> list[Span]:
-    """Join what happened, and cut it at the longest gaps."""
+    """Join the active times, and cut at the longest gaps."""
     joined: list[Span] = []
     for span in spans:
         if joined and span.start <= joined[-1].end:
@@ -256,19 +256,19 @@ def legend(summary: MissionSummary) -> list[tuple[str, str]]:
 
 
 def dearest(missions: Iterable[MissionSummary]) -> float:
-    """Return what the dearest of them cost, as far as it is known."""
+    """Return the highest known cost."""
     return max(each.spent_with_parts.usd for each in missions)
 
 
 def largest(diff: Diff) -> int:
-    """Return how many lines the file that changed most changed."""
+    """Return the most changed lines of one file."""
     return max((file.added or 0) + (file.removed or 0) for file in diff.files) or 1
 
 
 def of_merges(
     record: MergeRecord,
 ) -> tuple[Scale, list[tuple[Passage, list[Bar]]], list[tuple[BatchTest, list[Bar]]]]:
-    """Return a scale for a merge queue, who waited and had a turn, and what was tested together."""
+    """Return a scale for a merge queue, with its waiting missions, turns and batches."""
     ways = [_way(one) for one in record.passages]
     tested = [Span(moment(one.at) - one.seconds, moment(one.at)) for one in record.batches]
     scale = Scale([*(Span(wait.start, turn.end) for wait, turn in ways), *tested])
@@ -283,7 +283,7 @@ def of_merges(
 
 
 def _way(one: Passage) -> tuple[Span, Span]:
-    """Return when it waited, and when it had its turn."""
+    """Return the times of its wait and its turn."""
     ended = moment(one.ended)
     turn = max(ended - one.seconds, moment(one.came))
     return Span(moment(one.came), turn), Span(turn, ended)

@@ -1,6 +1,6 @@
 """A board as plain text: whole sentences, one below the other, for pipes, screen readers and plain terminals.
 
-`board_lines` and `item_lines` tell how everything stands, `changes` what differs from one look to the next.
+`board_lines` and `item_lines` describe the current state, `changes` the differences between two boards.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def overviews(board: Board) -> Iterator[str]:
 
 
 def board_lines(board: Board) -> Iterator[str]:
-    """Tell of every run under way, then of every mission; of those that are over the last ones."""
+    """Describe every run under way, then every mission; of finished ones only the last."""
     yield f"Missions: {overview(board)}."
     for run in board.runs:
         if run.running:
@@ -67,7 +67,7 @@ def board_lines(board: Board) -> Iterator[str]:
 
 
 def _merge_lines(board: Board) -> Iterator[str]:
-    """Tell of every branch who is being merged, who waits, who is tested together, and what came of the last ones."""
+    """Describe each branch's merge queue: the one being merged, waiting ones, batches, and the last results."""
     records = {record.branch: record for record in merge_records([q.train for q in board.merges], board.missions)}
     queues = {queue.branch: queue for queue in board.merges if queue.at_it or queue.places}
     for branch in sorted({*records, *queues}):
@@ -119,7 +119,7 @@ def _mission_lines(view: MissionSummary) -> Iterator[str]:
 
 
 def attempt_sentence(attempt: Attempt) -> str:
-    """Tell what was claimed, and what was seen: `execute#1 claimed PASS, verdict REFUTED: the tests are red`."""
+    """Describe the claim and what was seen: `execute#1 claimed PASS, verdict REFUTED: the tests are red`."""
     claim = f" claimed {attempt.claimed}," if attempt.agent else ""
     judged = f"{attempt.key}{claim} verdict {attempt.verdict}"
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]

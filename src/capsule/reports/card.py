@@ -1,4 +1,4 @@
-"""A report in ten lines, for a pull request or a chat: how far, how honest, at what cost, and what matters most."""
+"""A report in ten lines, for a pull request or a chat: progress, honesty, cost, and what matters most."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capsule.reports.style import clean
 
 _MOST_ROWS = 5
 _WHOLE = 20_000
-"""For a question: it is never cut."""
+"""The length of a question: it is never cut."""
 _WORST_FIRST = (MissionStatus.FAILED, MissionStatus.NEEDS_YOU, MissionStatus.RUNNING)
 
 
@@ -36,12 +36,12 @@ class Card(NamedTuple):
     lead: tuple[str, str, str]
     rows: list[Row]
     left_out: int
-    """So many missions have no row."""
+    """The number of missions without a row."""
     foot: str
 
 
 def card_of(report: Report) -> Card:
-    """Choose what a card says."""
+    """Choose the content of a card."""
     status = _worst(report)
     rows = [*_of_one(report.missions[0], report.questions)] if report.alone else [*map(_of_several, _in_order(report))]
     most = _MOST_ROWS if len(rows) <= _MOST_ROWS else _MOST_ROWS - 1
@@ -76,7 +76,7 @@ def _worst(report: Report) -> MissionStatus:
 
 
 def _in_order(report: Report) -> list[MissionSummary]:
-    """Put what needs a person first, then those whose agents lied most."""
+    """Sort missions that need a person first, then those with the most lies."""
     order = {status: number for number, status in enumerate(_WORST_FIRST)}
     return sorted(report.missions, key=lambda each: (order.get(each.status, len(order)), -each.refuted))
 
@@ -95,7 +95,7 @@ def _of_several(each: MissionSummary) -> Row:
 
 
 def _of_one(each: MissionSummary, questions: Sequence[Question]) -> Iterator[Row]:
-    """Yield what was proven, what was changed, what was caught, and what to do next."""
+    """Yield the rows of a single mission: proof, changes, caught claims, next command."""
     sign, tone = each.status.sign, words.tone_of(each)
     if each.halted:
         why = each.sentence.removeprefix(each.status.words).strip()

@@ -77,7 +77,7 @@ def _shown_attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _proof(summary: MissionSummary) -> dict[str, Any]:
-    """Keep what was proven apart from what was only said."""
+    """Keep the proof apart from mere claims."""
     proof = proof_of(summary)
     return {"line": proof.line, **msgspec.to_builtins(proof)}
 
@@ -87,7 +87,7 @@ def _findings(summary: MissionSummary) -> list[dict[str, Any]]:
 
 
 def places(mission: str, root: Path) -> dict[str, str]:
-    """Return what exists of a mission's worktree and logs."""
+    """Return the existing paths of a mission's worktree and logs."""
     home = root / ".capsule"
     known = {"worktree": "worktrees", "under way": "missions", "papers": "logs"}
     return {what: str(home / name / mission) for what, name in known.items() if (home / name / mission).is_dir()}
@@ -204,7 +204,7 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
 
 
 def _attempt(summary: MissionSummary, attempt: Attempt) -> dict[str, Any]:
-    """Keep what the agent says and what was checked in places of their own."""
+    """Keep claims and evidence in separate fields."""
     outcome = attempt.ended.outcome if attempt.ended else None
     decision, stages = attempt.decision, {phase.name: phase.stage for phase in summary.state.workflow.phases}
     fed_back = decision is not None and decision.move in (*SETBACKS, *HALTS)

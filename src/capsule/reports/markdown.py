@@ -1,4 +1,4 @@
-"""A report as Markdown, for a terminal, a pull request or a chat. No stranger's word becomes markup."""
+"""A report as Markdown, for a terminal, a pull request or a chat. Untrusted text never becomes markup."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
 _LONGEST_BLOCK = 2000
 _WHOLE = sys.maxsize
-"""For what a person must answer: it is never cut."""
+"""The length of a question: it is never cut."""
 _MOST_FILES = 30
 _MOST_NOTES = 50
 _MOST_MISSIONS = 60
 _PICTURE = 20
-"""So many characters wide is the longest way through a merge queue."""
+"""The widest bar of a merge queue, in characters."""
 
 
 def plain(text: str, longest: int = _LONGEST_LINE) -> str:
-    """Return a stranger's words on one line, with nothing in them that Markdown or HTML would act on."""
+    """Return untrusted text on one line, without Markdown or HTML markup."""
     return _MARKUP.sub(r"\\\1", shortened(text, longest))
 
 
@@ -116,7 +116,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 
 def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Iterator[str]:
-    """Tell all of a mission; where its question is told already, not that."""
+    """Describe a mission in full, without a question that was shown before."""
     rest, heading = summary.sentence.removeprefix(summary.status.words), "#" * level
     colon = ":" if rest == summary.sentence or rest.startswith(":") else ""
     told = "" if asked else plain(rest.lstrip(": "), _WHOLE)
@@ -157,7 +157,7 @@ def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Ite
 
 
 def _questions(questions: Sequence[Question]) -> Iterator[str]:
-    """Tell each question whole, with the commands that answer it."""
+    """Show each question in full, with the commands that answer it."""
     if not questions:
         return
     yield f"## {needs_you(questions)}"
@@ -181,7 +181,7 @@ def _seen(piece: Evidence) -> str:
 
 
 def _merges(report: Report) -> Iterator[str]:
-    """Tell of each merge queue who waited, who was tested and merged together, and what was halved."""
+    """Describe each merge queue: waits, batches, and halved batches."""
     for record in report.merges:
         yield f"## Merge queue: {plain(record.branch)}"
         yield "In the order in which they ended; ░ waiting for its turn, █ its turn."

@@ -1,8 +1,8 @@
 """Notify a person when a mission waits, is done or has stopped: by the terminal's bell, or by a command of theirs.
 
-Missions do not wait for that: a thread of its own runs one command after the other, each with a time limit and under a
-supervisor, so that nothing of it is left running. Only the end of a run waits, for what has not been told yet. Whatever
-goes wrong with a command is said in one line, once; the mission does not hear of it.
+Missions do not wait for that: a separate thread runs one command after the other, each with a time limit and under a
+supervisor, so that no process is left. Only the end of a run waits for unsent notifications. An error of a command is
+reported once, in one line, and does not affect the mission.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from capsule.system.files import tail_bytes
 from capsule.system.process import Command, Ended, SupervisorClient
 
 LIMIT = 10.0
-"""Seconds that a command may take, and that the end of a run waits for those that have not come to their end."""
+"""The time limit of a command, and of the wait at the end of a run, in seconds."""
 GRACE = 1.0
 _TAIL = 2000
 _LONGEST = 200
@@ -66,7 +66,7 @@ class Post:
         self._letters.put((letter, env))
 
     def fault(self) -> str:
-        """Return what went wrong since the last call; '' where nothing did."""
+        """Return the error since the last call; '' if there was none."""
         return "" if self._faults.empty() else self._faults.get()
 
     def close(self, *, wait: bool = True) -> None:
@@ -136,7 +136,7 @@ class Notifier:
         bell: bool = False,
         terminal: TextIO | None = None,
     ) -> None:
-        """`standing` tells how a mission stands now, its last event included."""
+        """`standing` returns the current state of a mission, its last event included."""
         self._project = project
         self._post = post
         self._standing = standing
@@ -188,7 +188,7 @@ class Notifier:
         return notification(mission, event, state)
 
     def _send_held(self, event: Event | None) -> None:
-        """Send a held notification, unless the event is the end of the run for the same cause, which says so itself."""
+        """Send a held notification, unless the event is the end of the run for the same cause."""
         held, self._held = self._held, None
         if held and not (isinstance(event, RunEnded) and event.why == held[0].cause.rstrip(".")):
             self._tell(*held)

@@ -134,7 +134,7 @@ class PlainReport:
         budget: Budget = NO_LIMITS,
         sign_of_life: float = SIGN_OF_LIFE,
     ) -> None:
-        """`standing` tells how a mission stands that this report has not seen begin."""
+        """`standing` returns the state of a mission that began before this report."""
         self._stream = stream or sys.stderr
         self._style = Style(self._stream, colour)
         self._width = width or max(40, output_width(self._stream))
@@ -154,11 +154,11 @@ class PlainReport:
             self._tell(mission, event)
 
     def activity(self, mission: str, text: str) -> None:
-        """Print a sign of life now and then for phases that take long, also where there is no activity."""
+        """Print a sign of life now and then during long phases, even without activity."""
         self._pulse.now(mission, text)
 
     def _tell(self, mission: str, event: Event) -> None:
-        """Print the event, and tell the pulse what is going on, for when nothing else is said for a while."""
+        """Print the event, and pass it to the pulse for later signs of life."""
         match event:
             case MissionStarted():
                 self._started(mission, event)
@@ -188,7 +188,7 @@ class PlainReport:
 
     @contextmanager
     def _about(self, mission: str) -> Iterator[None]:
-        """Begin each line with the mission's id, where several run side by side; lines stay as wide as they may be."""
+        """Begin each line with the mission's id if several run at a time; keep the line width."""
         if not self._pulse.in_turn or not is_mission(mission):
             yield
             return
@@ -219,7 +219,7 @@ class PlainReport:
             self._say(f"tests by `{event.policy.test}`", "  ")
 
     def _doubted(self, policy: Policy) -> bool:
-        """Say from the first on what will not be checked."""
+        """Warn at the start about what will not be checked."""
         why = unverified(policy)
         if why:
             self._say(why, "  ", "yellow")
@@ -261,7 +261,7 @@ class PlainReport:
         return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 
     def _details(self, mission: str, outcome: Outcome, evidence: Iterable[Evidence], indent: str) -> None:
-        """Print what was seen, what a person can do about a failure, warnings, and the mission's cost so far."""
+        """Print the evidence, the hint for a failure, warnings, and the mission's cost so far."""
         for piece in evidence:
             for line in evidence_lines(piece, self._style, self._width, _INDENT):
                 self._write(line)
@@ -282,7 +282,7 @@ _RESULTS = {Verdict.PASS: "PHASE_COMPLETE", Verdict.MORE: "SUBPHASE_COMPLETE"}
 
 
 class QueueReport(PlainReport):
-    """Speaks of phases and results; of missions with stages (a child, a bead) it speaks as `PlainReport` does."""
+    """Print phases and results of a backlog run; missions with stages (a child, a bead) as `PlainReport` does."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -1,7 +1,7 @@
-"""A sign of life every so often while something is under way, whoever does it and however quietly.
+"""Print a sign of life every so often while an activity is silent.
 
-Agents may think and tests may run for minutes without a word, and whoever watches plain lines cannot tell that from
-standing still. So a thread says what is going on whenever nothing was said for a while; it and the report take turns.
+Agents and tests may run for minutes without output, which looks like a hang in plain lines. So a thread prints the
+current activity after a silence; it and the report take turns.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class _UnderWay(Struct):
 
 class Pulse:
     def __init__(self, say: Callable[[str, float, str], None], every: float) -> None:
-        """`say` is told who does what, and for how many seconds; never while the report is at it."""
+        """`say` gets the activity and its seconds; never while the report prints."""
         self._say = say
         self.in_turn = False
-        """Several are under way side by side: each sign of life is of another one."""
+        """Several run at a time: signs of life take turns."""
         self._every = every
         self._changed = threading.Condition(threading.RLock())
         self._under_way: dict[str, _UnderWay] = {}
-        """The one that began last is part of those before it."""
+        """Nested activities: the last one is part of those before it."""
         self._said = 0.0
         self._thread: threading.Thread | None = None
 
@@ -41,7 +41,7 @@ class Pulse:
             self._said = time.monotonic()
 
     def begin(self, who: str, what: str, *, within: bool = False) -> None:
-        """Begin an activity. One that is not within another replaces all: the one before may have ended unreported."""
+        """Begin an activity. A top-level one replaces all others: the one before may have ended without a report."""
         with self._changed:
             if not within and not self.in_turn:
                 self._under_way.clear()
@@ -52,7 +52,7 @@ class Pulse:
                 self._thread.start()
 
     def now(self, who: str, text: str) -> None:
-        """Note what it is doing, for the next sign of life."""
+        """Set the activity for the next sign of life."""
         with self._changed:
             if who in self._under_way:
                 self._under_way[who].now = text

@@ -1,4 +1,4 @@
-"""What waits for a person, as lines for a terminal and as facts for programs."""
+"""The questions for a person, as lines for a terminal and as facts for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING = "Nothing needs you."
 
 
 def question_lines(questions: Sequence[Question], now: str, style: Style, width: int) -> Iterator[str]:
-    """Tell each question whole: wrapped on a terminal, and nothing is ever cut."""
+    """Show each question in full, wrapped on a terminal and never cut."""
     if not questions:
         yield _NOTHING
         return
@@ -62,7 +62,7 @@ def _question(question: Question, now: str, style: Style, width: int) -> Iterato
 
 
 def _kept(line: str, indent: str, width: int) -> list[str]:
-    """Return a line of somebody else's with its indentation, on as many lines as it takes."""
+    """Return a line of untrusted text with its indentation, wrapped."""
     if width_of(indent) + width_of(line.lstrip()) <= width:
         return [f"{indent}{line.strip()}".rstrip()]
     return wrap(line, width, indent, indent) or [""]

@@ -19,7 +19,7 @@ _FEEDBACK_LINES = 20
 NARROWEST = 32
 _COLUMNS = ("phase", "try", "claimed", "verdict", "time", "by", "cost")
 _DISPENSABLE = ("cost", "by", "time", "try", "claimed")
-"""Columns that a narrow terminal does without, first things first."""
+"""Columns that a narrow terminal leaves out, in this order."""
 _LABEL = 20
 _PLACES = {"under way": "working:", "papers": "logs:"}
 
@@ -78,7 +78,7 @@ def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
 
 
 def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
-    """Draw a table of phases; under each row what was claimed there, and what was seen."""
+    """Draw a table of phases; under each row the claims and what was seen."""
     attempts = [attempt for attempt in summary.attempts if not attempt.repeated]
     cells = [dict(zip(_COLUMNS, _COLUMNS, strict=True)), *map(_cells, attempts)]
     if not summary.spent_with_parts.priced and not summary.spent_with_parts.counted:

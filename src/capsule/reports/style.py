@@ -1,4 +1,4 @@
-"""Colours only where a person looks at a terminal that wants them, and no control character of a stranger's ever."""
+"""Colours on interactive terminals only, and no control characters of untrusted text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 TONES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.WARN: "yellow", Tone.LIVE: "blue", Tone.QUIET: "dim"}
 _SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
 _CONTROL = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]")
-"""Escape sequences, control characters, and characters that are not seen or turn the line around."""
+"""Escape sequences, control characters, and characters that are invisible or change direction."""
 _LABEL = re.compile(r" *\S+(?: \S+)? {2,}")
 """A word or two before a column of text."""
 _STEERING = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -50,7 +50,7 @@ def linked(text: str, uri: str) -> str:
 
 
 def output_width(stream: TextIO) -> int:
-    """Return how many columns there are to fill: those of the terminal; in a pipe nothing is wrapped or cut."""
+    """Return the columns of the terminal; in a pipe nothing is wrapped or cut."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
@@ -61,20 +61,20 @@ def output_width(stream: TextIO) -> int:
 
 
 def clean(text: str) -> str:
-    """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
+    """Return untrusted text on one line, unable to move the cursor or repaint the screen."""
     if text.isprintable() and "  " not in text:
         return text.strip()
     return " ".join(_CONTROL.sub("", text).split())
 
 
 def shortened(text: str, most: int) -> str:
-    """Text of a stranger's on one line of at most so many characters."""
+    """Return untrusted text on one line of at most so many characters."""
     shown = clean(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[str]:
-    """Text of a stranger's on as many lines as it needs; those after the first hang further in."""
+    """Return untrusted text, wrapped, with a hanging indent."""
     told = clean(text)
     if width_of(indent) + width_of(told) <= width:
         return [f"{indent}{told}".rstrip()]
@@ -82,19 +82,19 @@ def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[s
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return lines of ours folded where the terminal ends, each below its own words; in a pipe as they are."""
+    """Return our lines, folded at the terminal's width with a hanging indent; unchanged in a pipe."""
     return folded(text, output_width(stream))
 
 
 def folded(text: str, width: int) -> str:
-    """Return lines of ours folded after so many columns, each below its own words."""
+    """Return our lines, folded after so many columns with a hanging indent."""
     if len(text) * 2 <= width:  # whatever it holds, as in a pipe
         return text
     return "\n".join(each for line in text.split("\n") for each in _folded(line, width))
 
 
 def reflowed(text: str, stream: TextIO) -> str:
-    """Return paragraphs of ours filled anew where the terminal is too narrow for them; indented lines stay lines."""
+    """Refill our paragraphs for a narrow terminal; keep indented lines."""
     width = output_width(stream)
     if all(width_of(line) <= width for line in text.split("\n")):
         return text
@@ -115,5 +115,5 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return a stranger's text with its lines and indentation, without control sequences."""
+    """Return untrusted text with its lines and indentation, without control sequences."""
     return text if text.isprintable() else _STEERING.sub("", text)

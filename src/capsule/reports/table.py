@@ -1,4 +1,4 @@
-"""Columns that line up on a terminal, whatever script their text is written in."""
+"""Columns that line up on a terminal in any script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ELLIPSIS = "…"
 
 
 def width_of(text: str) -> int:
-    """Terminal cells, not characters: a CJK letter or an emoji takes two, a combining accent none."""
+    """Count terminal cells, not characters: a CJK letter or an emoji takes two, a combining accent none."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -52,7 +52,7 @@ def line_of(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:
-    """Wrap the text to so many cells, behind `first` or `rest`; return nothing where there is no word.
+    """Wrap the text to so many cells, behind `first` or `rest`; return nothing without a word.
 
     A word that is longer than a line is broken; `whole` leaves one that can be copied, as a path or an id, as it is: it
     stands alone, moved to the left as far as it takes.

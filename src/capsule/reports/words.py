@@ -1,4 +1,4 @@
-"""Words, signs and tones that screens and reports share, so that all of them say the same."""
+"""Words, signs and tones that screens and reports share."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ Row = TypeVar("Row")
 Shown = TypeVar("Shown")
 
 SHOWN = 40
-"""Of a long list, so many rows from either end are shown."""
+"""The rows that are shown from either end of a long list."""
 
 
 class Look(NamedTuple):
-    """A tone, and the sign that says the same without colour."""
+    """A tone, and the sign with the same meaning without colour."""
 
     tone: Tone
     sign: str
@@ -92,7 +92,7 @@ NO_AGENTS = "No agent has been started yet."
 
 
 def tone_of(summary: MissionSummary) -> Tone:
-    """Delivered work is green only where it was checked."""
+    """Return the tone of a mission; delivered work is green only if it was checked."""
     return Tone.WARN if summary.unverified and summary.delivered else summary.status.tone
 
 
@@ -110,7 +110,7 @@ def look_of(attempt: Attempt) -> Look:
 
 
 def caveat(attempt: Attempt) -> str:
-    """Say why a success is not to be relied on; '' where it was checked, and held."""
+    """Say why a success is not reliable; '' if it was checked and held."""
     if attempt.passed_despite_evidence:
         return LET_PASS
     confirmed = evidence_counts(attempt.evidence)[EvidenceStatus.CONFIRMED]
@@ -119,7 +119,7 @@ def caveat(attempt: Attempt) -> str:
 
 
 def judged(attempt: Attempt) -> str:
-    """Say what became of a claim: `PASS, 2 checks hold`, `REFUTED by 1 of 3 checks`."""
+    """Describe the result of a claim: `PASS, 2 checks hold`, `REFUTED by 1 of 3 checks`."""
     verdict, evidence = attempt.verdict, attempt.evidence
     counts, checks = evidence_counts(evidence), count(len(evidence), "check")
     refuted, unsure = counts[EvidenceStatus.REFUTED], counts[EvidenceStatus.UNVERIFIED]
@@ -138,13 +138,13 @@ def judged(attempt: Attempt) -> str:
 
 
 def checked(evidence: Iterable[Evidence]) -> str:
-    """Count what became of claims: `3 held, 1 refuted`."""
+    """Count the results of claims: `3 held, 1 refuted`."""
     counts = evidence_counts(evidence)
     return ", ".join(f"{counts[standing]} {word}" for standing, word in _CHECKED.items() if counts[standing])
 
 
 def claim_of(attempt: Attempt) -> str:
-    """Return what the agent claimed; '' where Capsule itself did the step, or it has not ended."""
+    """Return what the agent claimed; '' if Capsule itself did the step, or it has not ended."""
     if not attempt.ended or not attempt.agent:
         return ""
     return "no readable claim" if attempt.ended.outcome.signal.synthetic else attempt.claimed
@@ -164,7 +164,7 @@ def origin(each: Round) -> str:
 
 
 def evidence_lines(piece: Evidence, style: Style, width: int, indent: str) -> Iterator[str]:
-    """Set the claim beside what was seen, behind the sign of how they agree."""
+    """Return the claim and what was seen, with the sign of the evidence."""
     look, said = EVIDENCE[piece.standing], f"claimed: {comparable_claim(piece)}; seen: {piece.observed}"
     first, *rest = wrapped(said, width, f"{indent}  ", "")
     yield f"{indent}{style.paint(TONES[look.tone], look.sign)} {first.lstrip()}"
@@ -172,12 +172,12 @@ def evidence_lines(piece: Evidence, style: Style, width: int, indent: str) -> It
 
 
 def acceptance(each: Accepted) -> str:
-    """Tell which refuted claim a person accepted, and why."""
+    """Describe a refuted claim that a person accepted, with the reason."""
     return f"{each.check} at {each.phase}: {each.observed}; accepted by a person, because: {each.because}"
 
 
 def exam(state: MissionState) -> list[str]:
-    """Tell what each test of an exam asked, what came of it, and which tests join the suite."""
+    """Describe each test of an exam and its result, and the tests that join the suite."""
     struck = {name: ExamResult(name, ExamMark.STRUCK, because) for name, because in state.struck.items()}
     results = {**state.exam_results, **struck}
     lines = []
@@ -199,7 +199,7 @@ def exam(state: MissionState) -> list[str]:
 
 
 def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
-    """Yield what else is worth knowing of a mission: findings, returns, exam, accepted claims, salvage, warnings."""
+    """Yield a mission's notes: findings, returns, exam, accepted claims, salvage, warnings."""
     yield from (("finding", f"{phase}: {finding_line(finding)}") for phase, finding in summary.findings)
     yield from (("went back", event.why.partition("\n")[0]) for event in summary.returns)
     yield from (("exam", text) for text in exam(summary.state))
@@ -212,7 +212,7 @@ def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
 
 
 def proof(piece: Evidence, most: int = 12) -> str:
-    """Return the end of what was seen, where it contradicts the claim."""
+    """Return the end of what was seen if it contradicts the claim."""
     if piece.standing is not EvidenceStatus.REFUTED:
         return ""
     return "\n".join(printable(piece.detail).strip().splitlines()[-most:])
@@ -223,7 +223,7 @@ _MOST_TESTS = 12
 
 
 def proof_rows(proof: Proof) -> Iterator[tuple[str, str]]:
-    """Yield what was proven, what was not, what was only said, and the tests and mutants that this is about."""
+    """Yield the proof, the gaps, the mere claims, and their tests and mutants."""
     yield from ((label, joined(said)) for label, said in (("proven", proof.proven), ("not proven", proof.gaps)) if said)
     yield from (("only said", f"{each.phase}: {each.summary or 'it passed'}") for each in proof.reviews)
     for kind, names in proof.tests.items():
@@ -251,14 +251,14 @@ def period(summary: MissionSummary) -> str:
 
 
 def cost_of(attempt: Attempt) -> str:
-    """Return the cost in words; '' where no agent was paid or it is still running. Unknown is never zero."""
+    """Return the cost in words; '' if no agent was paid or it is still running. Unknown is never zero."""
     if not attempt.agent or attempt.under_way:
         return ""
     return price(attempt.ended.outcome.usage if attempt.ended else None) or "unknown"
 
 
 def money(spent: Spending) -> str:
-    """`$0.12`, `at least $0.12`, `unknown`, or a dash where no agent was paid."""
+    """`$0.12`, `at least $0.12`, `unknown`, or a dash if no agent was paid."""
     if not spent.runs:
         return "–"
     if not spent.priced:
@@ -281,7 +281,7 @@ def first_sentence(report: Report) -> str:
 
 
 def first_sentences(report: Report) -> tuple[str, str, str]:
-    """Say how far everything is, how honest the agents were, and what it cost."""
+    """Describe progress, honesty and cost."""
     totals, run = report.totals, report.run
     price = money(totals.spending)
     cost = {"unknown": "Cost unknown, ", "–": ""}.get(price, f"{price.replace('at', 'At', 1)}, ")
@@ -307,7 +307,7 @@ def _honesty(totals: Totals) -> str:
 
 
 def lies_words(wrong: int, caught: int) -> str:
-    """`3 lies caught`, `1 lie let pass`, `2 lies caught, 1 let pass`; '' where there was none."""
+    """`3 lies caught`, `1 lie let pass`, `2 lies caught, 1 let pass`; '' if there was none."""
     let_pass = wrong - caught
     if not caught:
         return f"{count(let_pass, 'lie')} let pass" if let_pass else ""
@@ -315,7 +315,7 @@ def lies_words(wrong: int, caught: int) -> str:
 
 
 def caught_words(wrong: int, caught: int) -> str:
-    """Say how many of the wrong claims did not pass."""
+    """Describe how many of the wrong claims did not pass."""
     if not caught:
         return {1: "let pass", 2: "both let pass"}.get(wrong, "all let pass")
     if caught < wrong:
@@ -332,7 +332,7 @@ def refuted_words(refuted: int, mended: int) -> str:
 
 
 Figure = tuple[str, str, str]
-"""A name, what stands beside it, and a remark."""
+"""A name, a figure, and a remark."""
 
 
 def report_figures(report: Report) -> list[Figure]:
@@ -401,7 +401,7 @@ def progress_words(progress: RunProgress) -> list[str]:
 
 
 def spent_of(spent: Spending, allowed: Allowance) -> str:
-    """`$4.10 of $10`: money where it is known or limited, else tokens; also what else is limited."""
+    """`$4.10 of $10`: money if it is known or limited, else tokens; then other limits."""
     parts = []
     if spent.priced or allowed.usd is not None:
         limit = "" if allowed.usd is None else f" of ${allowed.usd:,.2f}".removesuffix(".00")
@@ -460,7 +460,7 @@ def queue_words(queue: MergeSummary | None) -> str:
 
 
 def car_words(car: Car) -> str:
-    """Say who is tested together, or that their tests have passed."""
+    """Describe the missions that are tested together, or whose tests have passed."""
     named = ", ".join(car.missions)
     if car.green:
         return f"tests passed: {named}"
@@ -495,7 +495,7 @@ def change_words(diff: Diff) -> str:
 def elided(
     rows: Sequence[Row], show: Callable[[Row], Shown], left_out: Callable[[int], Shown], most: int = SHOWN
 ) -> list[Shown]:
-    """Show all rows; of a long list both ends, and between them how many are left out."""
+    """Return the rows; of a long list both ends, with the number of omitted ones in between."""
     count = len(rows) - 2 * most
     if count <= 1:
         return [show(row) for row in rows]

@@ -1,1 +1,1 @@
-"""The operating system, said once: processes, files, locks, signals. Imports the standard library and core, no more."""
+"""The operating system: processes, files, locks, signals. Imports the standard library and core, no more."""

@@ -1,8 +1,8 @@
-"""Choose what agents and commands see of our environment.
+"""Choose the environment of agents and commands.
 
-Agents get an allow-list: a variable that nobody thought of is better missing than leaked. The project's own commands
-get everything but what looks like a secret, because tests run what an agent wrote. Both are given more where the
-settings (`environment.allow`) or the agent's own adapter name it, and neither is told what Capsule tells itself.
+Agents get an allow-list: an unknown variable is better missing than leaked. The project's own commands get everything
+but what looks like a secret, because tests run what an agent wrote. Both get more variables if the settings
+(`environment.allow`) or the agent's adapter name them, but never Capsule's own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str
 
 
 def _chosen(env: Mapping[str, str], asked: tuple[str, ...], known: tuple[str, ...]) -> dict[str, str]:
-    """Return what is asked for, and what is known and no secret.
+    """Return requested variables, and known ones that are no secret.
 
     Our own variables go, and so do relative entries of PATH: a repository may bring a `git` of its own. Numbered git
     settings are chosen one by one, and come on top.

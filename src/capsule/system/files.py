@@ -1,10 +1,11 @@
-"""Write files that survive a crash, and read files that strangers left.
+"""Write files that survive a crash, and read files that untrusted programs left.
 
 Writing: the text is finished in a temporary file beside its target, flushed to the disk, and then renamed, so a reader
 sees the old file or the new one and a crash or a full disk leaves the old one. A symbolic link at the target is
 *replaced* by the new file: nothing is ever written through a link that somebody planted.
 
-Reading: what an agent left behind may be a link, a FIFO that never answers, or endless. `read_regular` says so at once.
+Reading: what an agent left behind may be a link, a FIFO that never answers, or endless. `read_regular` refuses those at
+once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class CannotWrite(CapsuleError):
 def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None, flush: bool = True) -> None:
     """Replace the file in one step; keep its mode unless one is given.
 
-    `flush=False` is for what can be made again: it need not survive the machine itself.
+    `flush=False` is for files that can be made again: they need not survive a crash of the machine.
     """
     content = data.encode() if isinstance(data, str) else data
     temp = temp_path(path.parent)
@@ -101,14 +102,14 @@ def tail_bytes(path: Path, limit: int) -> bytes:
 
 
 def head_bytes(path: Path, limit: int) -> bytes:
-    """Return the first `limit` bytes of a regular file; nothing where there is none."""
+    """Return the first `limit` bytes of a regular file; empty if there is none."""
     with contextlib.suppress(OSError):
         return _read(path, limit)
     return b""
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Return a regular file of at most `limit` bytes; raise an OSError that says what else it was."""
+    """Return a regular file of at most `limit` bytes; raise an OSError that names what it is instead."""
     content = _read(path, limit + 1)
     if len(content) > limit:
         raise TooLarge(errno.EFBIG, f"larger than the {limit} bytes allowed", str(path))

@@ -1,11 +1,11 @@
-"""Open, remove and copy large folders, whatever permissions strangers set in them and however deep they nest.
+"""Open, remove and copy large folders with any permissions and any depth.
 
 Copies are made by reference where the file system can do that, never by hard link: that would let whoever writes into
 the copy write into the original. Symbolic links are copied as they are, so the relative ones, by which workspaces name
 their packages, lead to what lies beside the copy.
 
-`mirror` brings a copy up to date. It keeps a note of how each entry stood on both sides, and makes anew what differs on
-either: what was installed since, and what a test wrote into the copy. The copy's side is compared down to the change
+`mirror` brings a copy up to date. It records the state of each entry on both sides, and copies what differs on either
+again: what was installed since, and what a test wrote into the copy. The copy's side is compared down to the change
 time of every file, which no ordinary program can set.
 """
 
@@ -29,7 +29,7 @@ from capsule.system.files import write_atomically
 
 
 def remove_tree(path: Path) -> None:
-    """Remove whatever stands there, closed folders included; a link is removed, not followed."""
+    """Remove a file or folder, closed folders included; a link is removed, not followed."""
     if path.is_symlink() or not path.is_dir():
         with contextlib.suppress(NotADirectoryError):  # not even its folder is one
             path.unlink(missing_ok=True)
@@ -41,7 +41,7 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_by_force(folder: Path) -> None:
-    """Remove a folder however deep it is and whatever is closed in it; shutil ends at a thousand folders in a row."""
+    """Remove a folder of any depth, closed folders included; shutil fails below a thousand nested folders."""
     opened = ("find", folder, "-type", "d", "!", "-perm", "-700", "-execdir", "chmod", "u+rwx", "{}", ";")
     for command in (opened, ("rm", "-rf", folder)):
         done = subprocess.run(command, capture_output=True, env={"PATH": os.defpath, "LC_ALL": "C"}, check=False)
@@ -63,7 +63,7 @@ def make_folders_inside(cwd: Path, folder: Path) -> None:
 def make_own_folder(folder: Path) -> None:
     """Make a folder of ours, removing anything else that an agent put in its place.
 
-    Looked at once: whatever comes there in between is the folder, made by another mission.
+    Checked once: if it appears in between, another mission made it.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISDIR(folder.lstat().st_mode):
@@ -72,7 +72,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> bool:
-    """Make a folder in one that others can write to; return whether what stands there is ours alone."""
+    """Make a folder in one that others can write to; return whether it is ours alone."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
@@ -80,7 +80,7 @@ def make_private_folder(folder: Path) -> bool:
 
 
 def own_cache(env: Mapping[str, str], apart_from: Path | None = None) -> Path:
-    """Return the user's folder for what Capsule can make anew: in the cache, in the temporary folder if need be."""
+    """Return the user's cache folder for Capsule, or one in the temporary folder."""
     for cache in (Path(env.get("XDG_CACHE_HOME", "")), Path(env.get("HOME", ""), ".cache")):
         inside = apart_from is not None and Path(os.path.realpath(cache)).is_relative_to(apart_from)
         if cache.is_absolute() and not inside and _can_be_made(cache / "capsule"):
@@ -113,7 +113,7 @@ _PATIENCE = 1800
 
 
 def mirror(source: Path, target: Path, note: Path) -> None:
-    """Make the folder `target` a copy of the folder `source`; cheap where nothing changed since the last time."""
+    """Make the folder `target` a copy of the folder `source`; cheap if nothing changed since the last time."""
     known: dict[str, list[str]] = {}
     if target.is_dir() and not target.is_symlink():
         with contextlib.suppress(OSError, ValueError):
@@ -142,7 +142,7 @@ def adopt(source: Path, target: Path, note: Path) -> None:
 
 
 def clone(source: Path, target: Path) -> None:
-    """Copy a file, link or folder to where nothing is."""
+    """Copy a file, link or folder to a new path."""
     program = shutil.which("cp", path=os.defpath)
     for way in _WAYS if program else ():
         argv = [program or "", *way, str(source), str(target)]
@@ -157,7 +157,7 @@ def clone(source: Path, target: Path) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Sum up how everything in a folder stands, down to the change time of every file; '' where it is not there."""
+    """Return a fingerprint of a folder, down to the change time of every file; '' if it does not exist."""
     return _hash(folder, sys.maxsize, deep=True) if folder.is_dir() and not folder.is_symlink() else ""
 
 

@@ -1,4 +1,4 @@
-"""Git, said once: the only module that starts it.
+"""Git: the only module that starts it.
 
 An agent works inside the repository whose git we use, and can change nearly all of it: the settings, the hooks, the
 `.git` file of its worktree, the flags in an index. So there are two ways in:
@@ -13,7 +13,7 @@ An agent works inside the repository whose git we use, and can change nearly all
 Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out.
 
 Most questions need no process: objects are read and written by `git_objects`, refs are read by `git_directory`, trees
-are compared here. Whatever is odd, large or goes wrong there is asked of a git of its own, and told in its words.
+are compared here. Anything odd or large, and any error, goes to a git process of its own, and is reported in its words.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from capsule.system.umask import of_the_user
 
 OLDEST = (2, 38)
 INSIDE_A_SANDBOX = "/run/capsule/git"
-"""Where a sandbox shows the git directory that a mission's place has while somebody works there."""
+"""The path at which a sandbox shows a mission's private git directory."""
 _PRIVATE = re.compile(r"(.+)/capsule/private/[^/]+/git", re.DOTALL)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
@@ -65,10 +65,10 @@ _WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
 _CHECKOUT = "checkout"
-"""Where the main worktree is, for whoever comes from a linked one: git keeps no note of it."""
+"""The note of the main worktree for linked ones: git has none."""
 _LONGEST_PATH = 8192
 _MANY_FOLDERS = 300
-"""To look into more of them, a process of its own is quicker."""
+"""For more than this, a separate process is faster."""
 _MANY_COMMITS = 100
 _LISTINGS = 10
 """How often worktrees are listed while others are made and removed."""
@@ -80,7 +80,7 @@ EXCLUDED = ("/.capsule/*", "!/.capsule/config.yaml", "!/.capsule/workflows/", "!
 
 
 class GitFailed(CapsuleError):
-    """A git command of ours failed, in git's own words: the telling line as message, everything in `said`."""
+    """A git command of ours failed, in git's own words: the decisive line as message, everything in `said`."""
 
     def __init__(self, message: str, hint: str = "", *, said: str = "") -> None:
         super().__init__(message, hint)
@@ -126,7 +126,7 @@ class Git:
 
     @classmethod
     def find(cls, start: Path) -> Git:
-        """Find the repository around `start`; `core.bare` and `core.worktree`, which an agent can set, have no say."""
+        """Find the repository around `start`; ignore `core.bare` and `core.worktree`, which an agent can set."""
         told = _tell(start, "--git-common-dir", "--absolute-git-dir", "--show-object-format")
         common_dir, git_dir, object_format = Path(told[0]), Path(told[1]), told[2]
         if told[0] == INSIDE_A_SANDBOX:
@@ -197,7 +197,7 @@ class Git:
 
     @cached_property
     def identity(self) -> Identity:
-        """Return whom the user's commits are by; never guessed from the name of the machine."""
+        """Return the author of the user's commits; never guessed from the name of the machine."""
         environment = git_environment.as_the_user([("user.useConfigOnly", "true")])
         environment |= {"GIT_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
         answer = _spawn(("var", "GIT_COMMITTER_IDENT"), environment, self.root)
@@ -210,7 +210,7 @@ class Git:
     # Refs
 
     def resolve(self, name: str, git_dir: Path | None = None) -> str:
-        """Return the commit that a branch, a tag or an id means; '' if there is none."""
+        """Return the commit of a branch, a tag or an id; '' if there is none."""
         at = git_directory.read_head(git_dir or self.git_dir) if name == "HEAD" else name
         plain = at if not at or _WHOLE.fullmatch(at) else git_directory.read_ref(self.common_dir, at)
         if plain and self._reader.kinds([plain]) == ["commit"]:
@@ -228,7 +228,7 @@ class Git:
         return {name: oid for oid, name in (row.split(" ", 1) for row in rows)}
 
     def ref(self, name: str) -> str:
-        """Return what one ref points to, by its whole name; '' where there is none."""
+        """Return the object of one ref by its full name; '' if there is none."""
         return self.refs(name).get(name, "")
 
     def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
@@ -237,7 +237,7 @@ class Git:
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
     def checked_out(self, git_dir: Path | None = None) -> str:
-        """Return the branch of the main checkout, or of one whose git directory is given; '' where HEAD is detached.
+        """Return the branch of the main checkout, or of one whose git directory is given; '' if HEAD is detached.
 
         It may have no commit yet.
         """
@@ -310,14 +310,14 @@ class Git:
         return False
 
     def commits_since(self, base: str, *tips: str) -> list[Commit] | None:
-        """List what the tips have and the base lacks, newest first; None where only git can tell which these are."""
+        """List commits of the tips that the base lacks, newest first; None if only git can find them."""
         with contextlib.suppress(LookupError):
             found = [commit for level in self._back_to(base, tips) for commit in level]
             return found if all(commit.parents for commit in found) else None
         return None
 
     def _back_to(self, base: str, tips: Sequence[str]) -> Iterator[list[Commit]]:
-        """Yield commits from the tips back to the base; LookupError where the way is long or not to be seen."""
+        """Yield commits from the tips back to the base; raise LookupError if the path is long or incomplete."""
         if (self.common_dir / "shallow").exists():
             raise LookupError
         seen: set[str] = {base}
@@ -334,7 +334,7 @@ class Git:
             level = [*dict.fromkeys(p for commit in commits for p in commit.parents if p not in seen)]
 
     def merge_base(self, one: str, other: str) -> str:
-        """Return the newest commit both have; '' where their histories never met."""
+        """Return the newest common commit; '' if there is none."""
         return self.content("merge-base", one, other, ok=(0, 1)).out.decode().strip()
 
     def merge_trees(self, ours: str, theirs: str, called: str = "") -> tuple[str, tuple[str, ...]]:
@@ -399,7 +399,7 @@ class Git:
         return [read_entry(row) for row in rows if row]
 
     def entry_at(self, tree: str, path: bytes) -> TreeEntry | None:
-        """Return what stands at a path of a tree or commit; its own path is the last name alone."""
+        """Return the entry at a path of a tree or commit; its own path is the last name alone."""
         found = None
         for number, name in enumerate(path.split(b"/")):
             if number and (found is None or found.kind != "tree"):
@@ -436,13 +436,13 @@ class Git:
         return self._object("blob", oid)
 
     def read_blobs(self, oids: Sequence[str], most: int) -> list[bytes] | None:
-        """Read these; None where one of them is larger."""
+        """Read these; None if one of them is larger."""
         if any(size > most for size in self._reader.sizes(oids)):
             return None
         return [self.read_blob(oid) for oid in oids]
 
     def converts(self, paths: Iterable[bytes], worktree: Path) -> bool:
-        """Tell whether git may store one of these files otherwise than it lies there: its bytes, its mode, a link."""
+        """Tell whether git may store one of these files differently: its bytes, its mode, a link."""
         if any(_is_odd(key.lower(), value.lower()) for key, value in self._kept):
             return True
         around = {p for path in paths for p in (worktree / os.fsdecode(path)).parents if p.is_relative_to(worktree)}
@@ -462,7 +462,7 @@ class Git:
         return known.tree if known else self._made.get(oid, oid)
 
     def tree_in(self, oid: str) -> str:
-        """Return the tree of a commit, which is read where we do not know it yet; a tree is its own."""
+        """Return the tree of a commit, reading it if it is unknown; a tree is its own."""
         known = self.tree_of(oid)
         if known != oid or oid in self._folders or self._reader.kinds([oid]) == ["tree"]:
             return known
@@ -482,7 +482,7 @@ class Git:
         return self._differences[between]
 
     def _compared(self, old: str, new: str) -> list[Difference] | None:
-        """Compare as `git diff-tree -r --raw` does; None where too many folders differ."""
+        """Compare as `git diff-tree -r --raw` does; None if too many folders differ."""
         nothing = (ABSENT, "0" * len(old))
         found: list[Difference] = []
         level, folders = [(b"", old, new)], 0
@@ -507,7 +507,7 @@ class Git:
         return sorted(found)
 
     def patch(self, old: str, new: str) -> tuple[list[Difference], bytes]:
-        """Return the differences, and what they are in the words of `git diff`, without a line of context."""
+        """Return the differences, and their `git diff` without context lines."""
         between = (self.tree_of(old), self.tree_of(new))
         patch = self._diff(between, *_PATCH)
         return self._differences[between], patch
@@ -518,7 +518,7 @@ class Git:
         return rest
 
     def read_file(self, tree: str, path: str) -> bytes | None:
-        """Return the content of a file in a tree or commit; None where there is no such file."""
+        """Return the content of a file in a tree or commit; None if there is no such file."""
         with contextlib.suppress(GitFailed):
             entry = self.entry_at(tree, os.fsencode(path)) if tree else None
             return self._object("blob", entry.oid) if entry and entry.kind == "blob" else None
@@ -530,7 +530,7 @@ class Git:
     # Below the surface
 
     def make_own_directory(self) -> None:
-        """Make the git directory that `content` uses, where there is none yet."""
+        """Make the git directory that `content` uses, if it does not exist."""
         assert self._content_environment
 
     @property
@@ -548,7 +548,7 @@ class Git:
 
     @cached_property
     def _reader(self) -> ObjectReader:
-        """Make the reader that is closed when we are no more, so it must not keep us."""
+        """Make the reader; it is closed with this object, so it must not hold a reference to it."""
         us = weakref.ref(self)
 
         def start() -> subprocess.Popen[bytes]:
@@ -576,7 +576,7 @@ class Git:
 
     @cached_property
     def _writer(self) -> ObjectWriter | None:
-        """Return None where objects are to be readable by others than the umask says: git knows by whom."""
+        """Return None if objects are shared beyond the umask: then git writes them."""
         return None if any(key.lower() == "core.sharedrepository" for key, _ in self._kept) else self._names
 
     @cached_property
@@ -621,7 +621,7 @@ class Git:
         return git_environment.about_content(file.read_bytes())
 
     def _put_aside_damaged(self, oid: str) -> None:
-        """Put a file away that is not the object it is called after: it keeps git from writing that object anew."""
+        """Move a damaged object file away: it keeps git from writing that object again."""
         file = self.common_dir / "objects" / oid[:2] / oid[2:]
         if file.is_file():
             shelf = self.capsule_dir / "damaged"
@@ -647,7 +647,7 @@ class Git:
         if answer.code not in ok:
             if lost := _missing(args, answer, environment, cwd):
                 self._put_aside_damaged(lost)
-                hint = "Bring it back from a copy that is whole; `git fsck` lists what is missing."
+                hint = "Restore it from an intact copy; `git fsck` lists what is missing."
                 raise ObjectMissing(f"The repository lacks the object {lost}.", hint, said=answer.err)
             way_out = (
                 f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
@@ -674,7 +674,7 @@ def _missing(args: Sequence[str], answer: GitResult, environment: Mapping[str, s
 def _spawn(
     args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None, umask: int = -1
 ) -> GitResult:
-    """Run git out of reach of the terminal's Ctrl-C: one that dies half-way is more work than one that ends."""
+    """Run git out of reach of the terminal's Ctrl-C: an interrupted one costs more than one that finishes."""
     try:
         with _readable(given) as stdin:
             process = subprocess.Popen(
@@ -737,7 +737,7 @@ def _is_odd(key: str, value: str) -> bool:
 
 @contextlib.contextmanager
 def _readable(given: bytes | None) -> Iterator[int | IO[bytes]]:
-    """Yield what git reads from, written in full before git starts.
+    """Yield git's input, written in full before git starts.
 
     From a pipe, a git whose runner is killed would read what was written by then: a `git add` of no paths adds all.
     """
@@ -758,7 +758,7 @@ def _readable(given: bytes | None) -> Iterator[int | IO[bytes]]:
 
 @cache
 def _program(path: str) -> str:
-    """Find git, once: by an absolute name nobody can slip another one in, whatever folder we stand in."""
+    """Find git once, by its absolute path, which no working directory can change."""
     folders = filter(None, git_environment.absolute_entries(path).split(os.pathsep))
     found = (
         file for file in (Path(folder, "git") for folder in folders) if os.access(file, os.X_OK) and file.is_file()
@@ -769,7 +769,7 @@ def _program(path: str) -> str:
 
 
 def check_version() -> None:
-    """Refuse a git that is too old; asked before work begins, and where git answers strangely."""
+    """Refuse a git that is too old; called before work begins, and after odd answers of git."""
     said = _spawn(("version",), dict(os.environ), Path("/")).out.decode(errors="replace")
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
@@ -811,7 +811,7 @@ def _bare(start: Path, git_dir: Path) -> NotARepository:
 
 
 def _cause(answer: GitResult) -> str:
-    """Return the line that says why: the first fatal or error one, else the last."""
+    """Return the line with the cause: the first fatal or error one, else the last."""
     lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
     cause = (telling or lines[-1:] or [f"exit code {answer.code}"])[0]
@@ -819,7 +819,7 @@ def _cause(answer: GitResult) -> str:
 
 
 def _read(file: Path) -> bytes:
-    """Return what a file holds, also one that the user has linked there; nothing where there is none."""
+    """Return what a file holds, also one that the user has linked there; empty if there is none."""
     with contextlib.suppress(OSError):
         return file.read_bytes()
     return b""

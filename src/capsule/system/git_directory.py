@@ -25,17 +25,17 @@ _LONGEST = 8192
 _LARGEST_PACK = 64 * 1024 * 1024
 _HEADS = "refs/heads/"
 _SHARED = (_HEADS, "refs/capsule/", "refs/tags/", "refs/remotes/")
-"""Of these all worktrees see the same."""
+"""Folders of refs that all worktrees share."""
 _ID = re.compile(rb"(?!0+\n)([0-9a-f]{40}|[0-9a-f]{64})\n")
 _ON_A_BRANCH = re.compile(rb"ref: (refs/heads/[^\s]+)\n")
 _ANOTHER = re.compile(rb"ref: (refs/(?:heads|remotes)/[^\s]+)\n")
 _IN_NO_NAME = {"", ".", ".."}
 _NAME = re.compile(r"(?!.*(?:\.\.|@\{|/\.|//|\.lock(?:/|$)|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
-"""As `git check-ref-format` wants it; a file by another name is no ref."""
+"""Names that `git check-ref-format` accepts; any other file is no ref."""
 
 
 def read_ref(common_dir: Path, name: str) -> str | None:
-    """Return the id that a ref holds; '' where there is no such ref, and none below that name."""
+    """Return the id of a ref; '' if there is no such ref, and none below that name."""
     found = read_refs(common_dir, [name])
     return found.get(name, "") if found is not None and {*found} <= {name} else None
 
@@ -96,7 +96,7 @@ def _read_packed(common_dir: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_head(git_dir: Path) -> str | None:
-    """Return what a worktree is on: the whole name of a branch, or an id where its HEAD is detached."""
+    """Return the HEAD of a worktree: the full name of a branch, or an id if it is detached."""
     try:
         content = read_regular(git_dir / "HEAD", _LONGEST)
     except OSError:
@@ -107,7 +107,7 @@ def read_head(git_dir: Path) -> str | None:
 
 
 def read_checkouts(common_dir: Path, main: Path | None) -> list[Checkout] | None:
-    """List the main worktree first, where there is one, then the linked ones, by their paths."""
+    """List the main worktree first, if there is one, then the linked ones by their paths."""
     entries = common_dir / "worktrees"
     linked = []
     try:
@@ -187,14 +187,14 @@ def pointer_to(git_dir: Path) -> bytes:
 
 
 def pointed_to(dot_git: Path) -> Path | None:
-    """Return the git directory that a `.git` file names; None where it is no such file."""
+    """Return the git directory that a `.git` file names; None if it is no such file."""
     content = head_bytes(dot_git, _LONGEST)
     told = os.fsdecode(content.removeprefix(_POINTER).rstrip(b"\r\n"))
     return Path(os.path.normpath(dot_git.parent / told)) if content.startswith(_POINTER) and told else None
 
 
 def _named_by(folder: Path) -> str:
-    """Return the real path of the git directory that a folder's `.git` is or names; '' where there is none."""
+    """Return the real path of the git directory that a folder's `.git` is or names; '' if there is none."""
     dot_git = Path(os.path.realpath(folder), ".git")
     found = dot_git if dot_git.is_dir() else pointed_to(dot_git)
     return os.path.realpath(found) if found else ""

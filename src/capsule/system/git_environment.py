@@ -1,4 +1,4 @@
-"""What a git of ours may see of the world: a clean environment, and settings that no repository can override.
+"""The environment of our git: a clean one, with settings that no repository can override.
 
 Settings travel as GIT_CONFIG_KEY_n / GIT_CONFIG_VALUE_n, which win over every file and, unlike `-c`, cannot be split in
 the wrong place by a `=` in a name.
@@ -105,7 +105,7 @@ def about_content(listing: bytes) -> list[Setting]:
 
 
 def with_filters_run_in(folder: Path, settings: Iterable[Setting]) -> list[Setting]:
-    """Start the user's filters in this folder, whichever worktree git is at work in.
+    """Start the user's filters in this folder, not in the worktree that git works in.
 
     Git starts them in the worktree, where `python -m nbstripout` or `tools/clean.sh` would be whatever an agent put
     there. They get the content on stdin; `%f` is a name and need not be a file.
@@ -121,7 +121,7 @@ def attributes_of_the_user() -> Path:
 
 
 def absolute_entries(path: str) -> str:
-    """Take `.` and its like out of a search path: in the folders where we work an agent may have put a `git`."""
+    """Remove relative entries from a search path: an agent may have put a `git` into the working directory."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))  # noqa: PTH117 (a str)
 
 
@@ -131,7 +131,7 @@ def _clean() -> dict[str, str]:
 
 
 def for_others(inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return what an agent or a project's own command inherits: whose commits, not which repository."""
+    """Return the git variables for agents and the project's commands: the author, not the repository."""
     keep = (name for name in inherited if not name.startswith("GIT_") or name.startswith(_KEPT_FOR_OTHERS))
     return {name: inherited[name] for name in keep}
 
@@ -151,7 +151,7 @@ _HARMLESS = r"""(?xi)(user|author|committer)\.(name|email|useconfigonly)
     | rebase\.(autosquash|autostash) | merge\.(conflictstyle|ff|renames|renamelimit)
     | diff\.(algorithm|colormoved|mnemonicprefix|noprefix|renames|renamelimit)
     | protocol\.(allow|version|[^.]+\.allow)"""
-"""Compiled where there is a setting to look at, and remembered by `re`."""
+"""Compiled on first use, and cached by `re`."""
 _SECRET_KEY = re.compile(r"(?i)extraheader$|pass(word|wd)?$|token|secret|cookie|oauth")
 _HEADER = re.compile(r"^[\w-]+:\s*(?:(?:basic|bearer|token|digest|negotiate)\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
 _USER_INFO = r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s@]+)@"
@@ -168,7 +168,7 @@ def given(env: Mapping[str, str], asked: Callable[[str], bool]) -> dict[str, str
 
 
 def secrets_in(env: Mapping[str, str]) -> Iterator[str]:
-    """List what is secret in the git settings of an environment: the words alone, not what stands around them."""
+    """List the secrets in the git settings of an environment, without the text around them."""
     # As `git -c` passes them on: 'name=value', or 'name'='value' in newer versions.
     parameters = (word.partition("=")[::2] for word in _words(env.get("GIT_CONFIG_PARAMETERS", "")))
     for name, value in (*_numbered(env).values(), *parameters):

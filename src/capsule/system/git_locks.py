@@ -1,9 +1,9 @@
 """Locks that a killed git left behind.
 
-Git never clears its own: after a kill -9 every command that wants the same file fails for good. Yet a lock may as well
-belong to somebody at work, such as a `git commit` that waits for its editor. So a lock is taken away only if all of
-this holds: it is one of the files git locks for a moment, it is older than two seconds (git needs milliseconds), and no
-git process works in this repository. Where processes cannot be asked for their directory, any git at all counts.
+Git never clears its own: after a kill -9 every command that wants the same file fails for good. But a lock may also
+belong to a live process, such as a `git commit` that waits for its editor. So a lock is taken away only if all of this
+holds: it is one of the files git locks for a moment, it is older than two seconds (git needs milliseconds), and no git
+process works in this repository. Where processes cannot be asked for their directory, any git at all counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def in_the_way(words: str) -> Path | None:
 
 
 def wait_for_lock(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
-    """Wait for a live holder and clear a dead one's lock; return False where it is still held."""
+    """Wait for a live holder and clear a dead one's lock; return False if it is still held."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not lock.exists() or clear_if_stale(lock, common_dir, folders):
@@ -62,7 +62,7 @@ def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, old
 
 
 def git_at_work(folders: Iterable[Path]) -> bool:
-    """Tell whether a git process stands in one of these folders; elsewhere than on Linux, whether there is any."""
+    """Tell whether a git process works in one of these folders; outside of Linux, whether there is any."""
     if sys.platform != "linux":
         # The readers of our own, which stay (`git_objects`), hold no lock.
         listed = subprocess.run(["ps", "-axo", "args="], capture_output=True, check=False, timeout=10).stdout

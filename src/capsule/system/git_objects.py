@@ -42,7 +42,7 @@ class Identity(NamedTuple):
 
 
 CAPSULE = Identity("Capsule", "capsule@localhost")
-"""Whose commits those are that no person sees on a branch."""
+"""The author of commits that no person sees on a branch."""
 
 
 class TreeEntry(NamedTuple):
@@ -86,7 +86,7 @@ class Checkout(NamedTuple):
 
 
 class RefMove(NamedTuple):
-    """`old` empty: the ref must be new; None: wherever it stands. `new` empty: it goes."""
+    """`old` empty: the ref must be new; None: any value. `new` empty: delete it."""
 
     ref: str
     new: str
@@ -142,7 +142,7 @@ def read_commit(raw: bytes) -> Commit:
 
 
 def read_person(line: str) -> tuple[Identity, str]:
-    """Read `Name <email> 1700000000 +0100` as far as it makes sense: an agent can write any commit it likes."""
+    """Read `Name <email> 1700000000 +0100` as far as it is valid: an agent can write any commit."""
     name, _, rest = line.partition("<")
     email, _, date = rest.rpartition(">")
     plausible = re.fullmatch(r" (\d{1,10} [+-]\d{4})", date)
@@ -152,7 +152,7 @@ def read_person(line: str) -> tuple[Identity, str]:
 # ── reading and writing ────────────────────────────────────────────────────────────────────────────────────────────
 
 _AT_ONCE = 50
-"""Questions that fit into any pipe, so that neither side waits for the other."""
+"""The most requests that fit into any pipe, so that neither side blocks."""
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _READ = 1 << 16
 
@@ -177,7 +177,7 @@ class ObjectReader:
         """How many processes it took so far."""
 
     def read(self, oids: Sequence[str]) -> list[Object | None]:
-        """Return what each of these is and holds; None where there is no answer."""
+        """Return kind and content of each; None without an answer."""
         return self._ask("contents", oids)
 
     def kinds(self, oids: Sequence[str]) -> list[str]:
@@ -185,7 +185,7 @@ class ObjectReader:
         return [found.kind if found else "" for found in self._ask("info", oids)]
 
     def sizes(self, oids: Sequence[str]) -> list[int]:
-        """Return how many bytes each of these holds; 0 where there is no answer."""
+        """Return how many bytes each of these holds; 0 without an answer."""
         return [found.size if found else 0 for found in self._ask("info", oids)]
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class ObjectWriter:
         self._object_format = object_format
 
     def write(self, kind: str, content: bytes) -> str | None:
-        """Write an object and return its id; None where it could not be written."""
+        """Write an object and return its id; None if it could not be written."""
         oid = self.name(kind, content)
         whole = f"{kind} {len(content)}\0".encode() + content
         folder, file = f"{self._objects}/{oid[:2]}", f"{self._objects}/{oid[:2]}/{oid[2:]}"
@@ -286,7 +286,7 @@ class ObjectWriter:
         return hashlib.new(self._object_format, start, usedforsecurity=False)
 
     def name_of_file(self, file: Path) -> str:
-        """Return the id of what a plain file holds, read piece by piece; '' where it grows meanwhile."""
+        """Return the id of what a plain file holds, read piece by piece; '' if it grows meanwhile."""
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             size = os.fstat(opened.fileno()).st_size
             found = self._hash(f"blob {size}\0".encode())
@@ -330,7 +330,7 @@ def read_tree(content: bytes, id_bytes: int) -> Iterator[TreeEntry]:
 
 
 def tree_content(rows: Iterable[TreeEntry]) -> bytes:
-    """Return the tree object of these rows, sorted as git wants them: folders as if their names ended in a slash."""
+    """Return the tree object of these rows, sorted as git needs them: folders as if their names ended in a slash."""
     ordered = sorted(rows, key=lambda row: row.path + b"/" if row.mode == SUBTREE else row.path)
     return b"".join(f"{int(row.mode, 8):o} ".encode() + row.path + b"\0" + bytes.fromhex(row.oid) for row in ordered)
 
@@ -349,7 +349,7 @@ _NO_CHARACTER = f"[\x00\ufdd0-\ufdef{_LAST_OF_A_PLANE}]"
 def commit_content(
     tree: str, parents: Sequence[str], people: Mapping[str, tuple[str, str, str]], message: bytes
 ) -> bytes | None:
-    """Return a commit as `git commit-tree` writes it; None where git would mend a name, a date or the text first."""
+    """Return a commit as `git commit-tree` writes it; None if git would change a name, a date or the text first."""
     rows = [f"tree {tree}", *(f"parent {parent}" for parent in dict.fromkeys(parents))]
     for role, (name, email, date) in people.items():
         plain = re.fullmatch(_DATE, _in_seconds(date))

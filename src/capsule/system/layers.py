@@ -81,7 +81,7 @@ class Laid(Struct, frozen=True):
 def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     """Make a layer over each folder for as long as a command takes, for the bubblewrap that is called `program`.
 
-    `copy` says what there is where no overlay can be had: a copy that can be changed, or the folder itself, read-only.
+    Without overlays, `copy` chooses a writable copy, or else the folder itself, read-only.
     """
     lowers = tuple(dict.fromkeys(folders))
     if not lowers:
@@ -106,7 +106,7 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
 
 
 def fault(program: str) -> str:
-    """Return why no layers can be made on this machine, in the words of what refuses; '' where they can."""
+    """Return why no layers can be made on this machine, in the system's own words; '' if they can."""
     if not program:
         return "there is no bubblewrap"
     try:

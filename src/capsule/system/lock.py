@@ -83,7 +83,7 @@ class FileLock:
 def held(path: Path | None, wait: float = 0) -> Iterator[None]:
     """Hold the lock for as long as the block takes; do nothing without a path.
 
-    Wait for it in line; raise LockHeld where one holder keeps it for `wait` seconds, Interrupted where a stop comes.
+    Wait in line; raise LockHeld if one holder keeps it for `wait` seconds, Interrupted if a stop is requested.
     """
     if path is None:
         yield
@@ -96,7 +96,7 @@ def held(path: Path | None, wait: float = 0) -> Iterator[None]:
 
 
 class Line:
-    """Those who wait for a lock; their tickets are in a folder beside it."""
+    """A fair queue for a lock; its tickets are in a folder next to it."""
 
     def __init__(self, lock: Path) -> None:
         self._lock = lock
@@ -104,9 +104,9 @@ class Line:
 
     @contextlib.contextmanager
     def turn(self, *, shared: bool = False, wait: float | None = None) -> Iterator[None]:
-        """Wait for one's turn, and have it for as long as the block takes.
+        """Wait for the turn, and keep it within the block.
 
-        Raise LockHeld where nobody's turn ends for `wait` seconds, Interrupted where a stop is requested meanwhile.
+        Raise LockHeld if no turn ends for `wait` seconds, Interrupted if a stop is requested meanwhile.
         """
         ticket, fd = self._take(shared=shared)
         try:
@@ -142,7 +142,7 @@ class Line:
         return sorted((path for path in found if path.stem.isdecimal()), key=_number)
 
     def _before(self, ticket: Path) -> int | None:
-        """Open the last ticket before this one that it has to wait for; None where it is its turn."""
+        """Open the last ticket that this one has to wait for; None if it is its turn."""
         earlier = [each for each in self._tickets() if _number(each) < _number(ticket)]
         for other in reversed(earlier):
             if ticket.suffix == other.suffix == _SHARED:
@@ -155,7 +155,7 @@ class Line:
         return None
 
     def _wait_for_ticket(self, other: int, wait: float | None) -> None:
-        """Wait until a ticket is free, for as long as other turns end now and then."""
+        """Wait until a ticket is free, as long as other turns keep ending."""
         first = self._first() if wait else None
         while not _await(other, fcntl.LOCK_SH, self._lock, wait):
             before, first = first, self._first()
@@ -175,7 +175,7 @@ def _number(ticket: Path) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process holds a lock on the file; False where there is no file."""
+    """Tell whether a process holds a lock on the file; False if there is no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def is_locked(path: Path) -> bool:
 def _await(fd: int, kind: int, path: Path, seconds: float | None) -> bool:
     """Wait for a lock in the kernel, in a thread: a stop ends the wait, and so does the time, which returns False.
 
-    A stop that was requested before does not: what has to be written down after it is.
+    A stop that was requested before does not: some records are written after it.
     """
     if try_lock(fd, kind, path):
         return True
@@ -229,8 +229,8 @@ def open_lock(path: Path) -> int:
 def holder(path: Path) -> int | None:
     """Return the pid of the lock's holder, None if it is free.
 
-    Ask `is_locked` where the pid is not wanted: the kernel keeps every lock of the machine waiting while it lists them.
-    Raises LockHeld if it is held by a process that cannot be named from here (another container, another machine).
+    Use `is_locked` if the pid is not needed: the kernel blocks all locks while it lists them. Raises LockHeld if it is
+    held by a process that cannot be named from here (another container, another machine).
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -255,8 +255,7 @@ def holder(path: Path) -> int | None:
 
 
 def try_lock(fd: int, kind: int, path: Path) -> bool:
-    """Lock without waiting; return False where another process has it, raise NoLocks where the file system has no
-    locks."""
+    """Lock without waiting; return False if another process has it, raise NoLocks if the file system has no locks."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -297,6 +296,6 @@ def _pid_from_kernel(status: os.stat_result) -> int | None:
         rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     except OSError:
         return None
-    # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`: READ is somebody asking, as we do; pid 0 is out of our sight.
+    # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`: READ is a process that checks, as we do; pid 0 is not visible.
     pids = (int(row[4]) for row in rows if row[1] == "FLOCK" and row[3] == "WRITE" and row[5] == wanted)
     return next((pid for pid in pids if pid > 0), None)

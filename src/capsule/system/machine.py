@@ -1,4 +1,4 @@
-"""Say what this machine has room for."""
+"""Measure what this machine has room for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keep the runners of one user on one machine apart: a number and ports for each, and turns at running tests.
 
 A **slot** is a number that no other living runner has: the lowest whose file nobody keeps locked, so kill -9 gives it
-back. Test runs have their turns in a line (`lock.Line`): beside each other as a rule, and alone where a result is asked
-for that nobody else can have spoilt.
+back. Test runs have their turns in a line (`lock.Line`): together as a rule, and alone if a result must not be
+influenced by others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOCK_WAIT = 60.0
 
 
 class Neighbours:
-    """One runner among all that share a folder; it takes its slot when somebody first asks for it."""
+    """One runner among all that share a folder; it takes its slot on first use."""
 
     def __init__(self, folder: Path) -> None:
         self._slots = folder / "slots"
@@ -45,14 +45,14 @@ class Neighbours:
         raise AssertionError("numbers do not end")
 
     def variables(self) -> dict[str, str]:
-        """Return what tells agents and commands which numbers are theirs; the last slots of hundreds have no ports."""
+        """Return the variables with this runner's slot and ports; the last slots of hundreds have no ports."""
         first = PORTS_FROM + PORTS_EACH * self.slot
         ports = {PORT_BASE: str(first)} if first + PORTS_EACH <= PORTS_BELOW else {}
         return {SLOT: str(self.slot), **ports}
 
     @contextmanager
     def turn(self, *, alone: bool) -> Iterator[Callable[[], bool]]:
-        """Have a turn at running tests; yield what tells afterwards whether others were at work meanwhile."""
+        """Have a turn at running tests; yield a function that tells afterwards whether others ran meanwhile."""
         with self._line.turn(shared=not alone):
             began = time.time_ns()
             there = self._others()

@@ -1,4 +1,4 @@
-"""Keep working when nobody takes the output any more: a disk is full, or the listener has left."""
+"""Keep working when the output cannot be written: the disk is full, or the reader has gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class LastingOutput:
-    """A text stream that drops what cannot be written, and remembers why in `lost`."""
+    """A text stream that drops what cannot be written, and keeps the error in `lost`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -38,7 +38,7 @@ class LastingOutput:
 
 
 def silence(stream: TextIO) -> None:
-    """Send what is left in a stream nowhere, so that the interpreter does not complain of it at exit."""
+    """Discard the rest of a stream, so that the interpreter does not report an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

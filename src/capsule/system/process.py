@@ -9,10 +9,10 @@ gigabytes at no cost in memory.
 A missing program, a time-out, even a supervisor that was killed by a process it supervised is an `Ended`, never an
 exception. In that last case we sweep ourselves: all processes with our marker, and their descendants.
 
-If a runner and its supervisor are both killed, nobody is left who knows what they had started. So each supervisor has
-a locked file in a registry, named by its processes' marker: the kernel frees the lock, and the next run can tell the
-file from that of a living runner, and look for the marker. A file gets its name only once it is locked, so a living
-one never looks dead.
+If a runner and its supervisor are both killed, no process knows what they had started. So each supervisor has a locked
+file in a registry, named by its processes' marker: the kernel frees the lock, and the next run can tell the file from
+that of a living runner, and look for the marker. A file gets its name only once it is locked, so a living one never
+looks dead.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Command(Struct, frozen=True):
     timeout: float | None = None
     idle_timeout: float | None = None
     last_word: Callable[[], float | None] | None = None
-    """Says how many seconds of silence end it, where it has said its last word; None where it has not."""
+    """Returns the seconds of silence that end it after its final answer; None before that."""
 
 
 class Ended(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Ended(Struct, frozen=True):
 
 
 class SupervisorClient:
-    """Run commands one after the other, and guarantee that none outlives its turn, or us.
+    """Run commands one after the other, and guarantee that none outlives its turn, or this process.
 
     No file that a command prints to will hold any of the `secrets`. While it runs it is listed in the folder
     `registry`, so that `end_leftovers` can do its work should both be killed.
@@ -207,7 +207,7 @@ class SupervisorClient:
         return line.decode()
 
     def _supervisor_died(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
-        """Sweep for the children of a supervisor that died: they are nobody's children now."""
+        """Kill the orphaned children of a supervisor that died."""
         code = process.wait()
         stderr = process.stderr.read() if process.stderr else b""
         swept = sweep(MARKER, self._marker, session=pid)
@@ -220,7 +220,7 @@ class SupervisorClient:
 
 
 class _Watch:
-    """Decide for a running command when to look at it next, and whether it is time to end it."""
+    """Decide when to check a running command next, and whether to end it."""
 
     def __init__(self, command: Command, stop: Stop | None, on_output: Callable[[], None] | None) -> None:
         self._command, self._stop, self._on_output = command, stop, on_output
@@ -246,7 +246,7 @@ class _Watch:
         return [self._stop.fileno()] if self._stop and not self.asked else []
 
     def pause(self) -> float | None:
-        """Return seconds until the next look is due; None when only an answer or a stop can change anything."""
+        """Return seconds until the next check; None if only an answer or a stop can change anything."""
         now = time.monotonic()
         due = []
         if self._limit is not None:
@@ -262,7 +262,7 @@ class _Watch:
         return max(0.0, min(due)) if due else None
 
     def look(self) -> bool:
-        """Notice growth; return True if the command must be ended, or has not ended in the time it was given."""
+        """Record growth; return True if the command must be ended, or has not ended in time."""
         self._notice_growth()
         if self._limit is not None:
             return time.monotonic() >= self._limit
@@ -314,8 +314,8 @@ class _Watch:
 def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
     """Kill all processes whose environment holds the marker (or of that session) and their descendants; count them.
 
-    For when no supervisor is left to do it better: a process that cleared its environment and left the session is
-    missed. We and our ancestors are spared.
+    Used only without a supervisor: a process that cleared its environment and left the session is missed. We and our
+    ancestors are spared.
     """
     swept: set[int] = set()
     deadline = time.monotonic() + supervisor.KILL_LIMIT
@@ -385,7 +385,7 @@ def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
 
 
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored), so that it obeys again."""
+    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored)."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 
@@ -436,7 +436,7 @@ def _unregister(path: Path, fd: int) -> None:
 
 
 def _register(folder: Path, marker: str) -> tuple[Path, int]:
-    """Make a file called after the marker, and hold it open and locked."""
+    """Make a file named after the marker, and keep it open and locked."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)

@@ -1,4 +1,4 @@
-"""Run agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
+"""Run agents and the project's own commands in bubblewrap: they read the machine, and write only to their own paths.
 
 `Sandbox.around` turns a command line into one that runs inside; `level` says by which program, and `sandbox_exec` does
 without mounts what is said here about bubblewrap. What is seen there is a table of mounts, one per path, laid down from
@@ -67,9 +67,9 @@ _HOW_TO_MAKE_IT_WORK = (
 )
 _IN_MEMORY = ("/tmp", "/var/tmp", "/run", "/var/run")  # noqa: S108 (a fresh one is put over them)
 _DEVICES = "/dev"
-"""A fresh one, whose /dev/shm is empty."""
+"""Mounted fresh, with an empty /dev/shm."""
 _NAMES = "/etc/resolv.conf"
-"""Often a link into a folder that is hidden."""
+"""Often a link into a hidden folder."""
 _TRY_SECONDS = 10
 _NO_ANSWER = f"it did not answer within {_TRY_SECONDS} s"
 _KEPT_BY_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
@@ -101,17 +101,17 @@ _BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 """Kept by a package manager, which links to nobody's home."""
 _MOST_FOLDERS = 200
-"""Of programs: more than any search path has; a loop of links ends somewhere."""
+"""The most programs that are followed: a loop of links has to end."""
 
 
 class Level(Struct, frozen=True):
     """The isolation in force between an agent and the machine."""
 
     program: str = ""
-    """The program that is used; '' where none is."""
+    """The program in use; '' if none."""
     name: str = "none"
     why: str = ""
-    """Why there is none."""
+    """The reason for none."""
     hint: str = ""
     polite: bool = False
     """SIGTERM can be kept from bubblewrap itself."""
@@ -123,8 +123,7 @@ class Level(Struct, frozen=True):
 
     @property
     def proven(self) -> bool:
-        """Tell whether it was tested to hold; with one that was not, the repository is guarded as if there were
-        none."""
+        """Tell whether it was tested; with an untested one the repository is guarded as if there were none."""
         return self.name == BUBBLEWRAP
 
 
@@ -132,16 +131,16 @@ _ROOT = Mount("--ro-bind", "/")
 
 
 class Sandbox(Struct, frozen=True, dict=True):
-    """The table of what is seen inside; bubblewrap and sandbox-exec enforce it. Its settings hold for every command."""
+    """The table of visible paths, enforced by bubblewrap or sandbox-exec. Its settings hold for every command."""
 
     level: Level
     shown: Sequence[str]
-    """The project and its repository: read-only, wherever they lie; hidden where a place is seen in their stead."""
+    """The project and its repository: read-only, wherever they lie; hidden if a place is shown instead."""
     homes: Sequence[str] = ()
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
     daemons: Sequence[str] = ()
-    """Sockets, and variables that name one, which are left as they are."""
+    """Sockets, and variables that name one, that stay visible."""
     network: bool = True
 
     def around(
@@ -157,14 +156,14 @@ class Sandbox(Struct, frozen=True, dict=True):
     ) -> AbstractContextManager[tuple[str, ...]]:
         """Yield the command line that runs `argv` inside, and tidy up when the command has ended.
 
-        `home`: what the command keeps under the user's home and may change there (or absolute paths). `readable`: what
-        it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
-        those folders to write to, and not the folders themselves to read.
+        `home`: paths below the user's home (or absolute ones) that the command may change. `readable`: hidden paths
+        that it needs to read. `copy_layers`: without overlays it gets writable copies of those folders, not the folders
+        themselves to read.
         """
         raise NotImplementedError
 
     def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
-        """Reopen what the settings name, and what this command needs, of all that is hidden."""
+        """Reopen the hidden paths that the settings name and this command needs."""
         # A home or a folder for temporary files that was made for this command alone.
         shared = {"/", *resolved((*shared_temporaries(), *self.homes))}
         made = (place for place in resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
@@ -179,7 +178,7 @@ class Sandbox(Struct, frozen=True, dict=True):
     def _base_mounts(
         self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
     ) -> dict[str, Mount]:
-        """Mount tools, and the project, or nothing of it where a place is seen in its stead."""
+        """Mount tools and the project, without the project if a place is shown instead."""
         table = _machine_mounts(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
         runtime = [path for path in resolved([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
         empty = [*runtime, *_registries(resolved(self.homes), env, opened)]
@@ -205,7 +204,7 @@ class Sandbox(Struct, frozen=True, dict=True):
         return [path for path in resolved((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
 
     def _reopened_mounts(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
-        """Mount paths in hidden folders nevertheless, by the name they are looked for, even a link's."""
+        """Mount paths in hidden folders by the name in use, even a link's."""
         tops, home = self._hidden_folders, Path(self.homes[0] if self.homes else "/")
         named = [home / path.removeprefix("~/") for path in paths]
         table = {}
@@ -241,7 +240,7 @@ class Sandbox(Struct, frozen=True, dict=True):
         return real
 
     def _daemons_hidden(self, env: Mapping[str, str]) -> list[str]:
-        """Return the variables that name a daemon, but for those of the settings."""
+        """Return the variables that name a daemon, except those in the settings."""
         named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
         gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
         return [name for name in gone if not env[name].endswith(named)]
@@ -307,10 +306,10 @@ def program_of(argv: Sequence[str], cwd: str | Path, env: Mapping[str, str]) -> 
 
 
 def sandbox_error(printed: bytes, exit_code: int | None) -> str:
-    """Return the sandbox's own error where the command was never started; else ''.
+    """Return the sandbox's own error if the command was never started; else ''.
 
-    What it prints stands before anything that the command prints. A command that prints the same gains nothing: the
-    run stops.
+    What it prints stands before anything that the command prints. A command that prints the same gains nothing: the run
+    stops.
     """
     first = printed.partition(b"\n")[0].decode(errors="replace")
     bubblewraps = exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: "))
@@ -320,7 +319,7 @@ def sandbox_error(printed: bytes, exit_code: int | None) -> str:
 def level(wanted: str, env: Mapping[str, str], platform: str = sys.platform) -> Level:
     """Return the level for `sandbox: auto`, `required` or `off`, or for the name of one, which is required then.
 
-    PrerequisiteMissing where it is less than required.
+    Raise PrerequisiteMissing if it is less than required.
     """
     if wanted == "off":
         return Level(why="the settings say `sandbox: off`")
@@ -434,7 +433,7 @@ def resolved(paths: Iterable[str]) -> list[str]:
 
 
 def _is_visible(path: Path) -> bool:
-    """Tell whether we can see the path; one we may not look for does not exist for us."""
+    """Tell whether the path is visible to us; an inaccessible one counts as missing."""
     return os.access(path, os.F_OK)
 
 
@@ -516,7 +515,7 @@ class MountedPlace(Struct, frozen=True):
     place: str = ""
     at: str = ""
     given: tuple[str, str] = ("", "")
-    """Both as they were given, perhaps by way of a link."""
+    """Both paths as given, perhaps through a link."""
 
     @classmethod
     def of(cls, sandbox_paths: SandboxPaths) -> MountedPlace:
@@ -535,7 +534,7 @@ class MountedPlace(Struct, frozen=True):
         return next((moved(path, top, self.at) for top in tops if is_below(path, [top])), real)
 
     def behind(self, path: str) -> str:
-        """Return the path outside of a path inside; '' where that is not in the place."""
+        """Return the path outside of a path inside; '' if it is not in the place."""
         at = self.at or self.place
         return moved(path, at, self.place) if at and is_below(path, [at]) else ""
 
@@ -603,7 +602,7 @@ def is_below(path: str, tops: Iterable[str]) -> bool:
 
 
 def _is_below(path: str, top: str) -> bool:
-    """Look closer where a path may be written in several ways."""
+    """Check more closely if a path may be written in several ways."""
     plain = not any(odd in f"{each}/" for odd in ("//", "/./") for each in (path, top)) and top not in ("", ".")
     return not plain and Path(path).is_relative_to(top)
 

@@ -1,6 +1,6 @@
 """Run agents and the project's own commands in `sandbox-exec` of macOS: bubblewrap's rules, without mounts.
 
-Nobody has run this on a Mac; see `seatbelt`. Nothing can be shown at another path, so a place keeps its own, installed
+This was never run on a Mac; see `seatbelt`. Nothing can be shown at another path, so a place keeps its own, installed
 dependencies are copied into it, and the checkout around it is hidden (`SandboxPaths.hidden`).
 
 In the stead of the home and of the folder for temporary files a command gets folders of its own, by `HOME` and

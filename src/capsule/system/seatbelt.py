@@ -1,6 +1,6 @@
 """Write profiles for `sandbox-exec` of macOS: the table of paths that bubblewrap mounts, as rules.
 
-**Nobody has run these on a Mac.** They are tested for their text, and for what it says by the rules of the language.
+**These were never run on a Mac.** They are tested for their text, and for what it says by the rules of the language.
 
 A rule is about the path that the kernel knows, without links; of all rules that match, the last decides. So the rows of
 the table, outermost first, mean here what they mean as mounts:
@@ -103,7 +103,7 @@ def _spelt(character: str) -> str:
 
 
 def fault(program: str) -> str:
-    """Return why this machine does not take our profiles; '' where it does."""
+    """Return why this machine rejects our profiles; '' if it accepts them."""
     text = profile(_SAMPLE, network=True, sockets=(_RESOLVER,))
     try:
         done = subprocess.run(

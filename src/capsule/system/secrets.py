@@ -1,11 +1,11 @@
 """Tell which parts of an environment are secret: by their names, by their form, or by the settings.
 
 A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is one whatever it is
-called. What is found is withheld from whoever has no need of it (`environment`), and its value never reaches a file or
-a screen of ours, however it is spelled (`values_of`, `spelled`, then `core.redaction`).
+called. What is found is withheld from processes that do not need it (`environment`), and its value never reaches a file
+or a screen of ours, in any spelling (`values_of`, `spelled`, then `core.redaction`).
 
 A value shorter than SHORTEST, or one that is a word of everyday language, is not looked for: a log in which every
-"password" is blacked out hides what happened and protects nobody. Whoever has such a secret names its variable in the
+"password" is blacked out hides what happened and protects nobody. A short secret has to be named by its variable in the
 settings; then even four characters are enough.
 """
 
@@ -47,7 +47,7 @@ _EVERYDAY = frozenset(
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Tell whether a variable is to be withheld from those who do not need it."""
+    """Tell whether a variable must be withheld from processes that do not need it."""
     return bool(_looks_secret(name) and value) or bool(_WITH_PASSWORD.match(value))
 
 

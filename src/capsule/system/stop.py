@@ -1,4 +1,4 @@
-"""Handle requests to stop: the first SIGINT or SIGTERM is a request, the second an order."""
+"""Handle requests to stop: the first SIGINT or SIGTERM requests a stop, the second forces it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def interrupt(pid: int) -> None:
-    """Ask a process to stop; one that was suspended (Ctrl-Z) goes on, and hears it."""
+    """Ask a process to stop; continue a suspended one (Ctrl-Z), so that it gets the signal."""
     os.kill(pid, signal.SIGINT)
     with suppress(ProcessLookupError):  # it has ended at once
         os.kill(pid, signal.SIGCONT)
@@ -24,13 +24,13 @@ class StopNow(KeyboardInterrupt):
 
 
 class Stop:
-    """Turn signals into something a loop can ask (`requested`) or wait for (`fileno`), within a `with` block.
+    """Turn signals into a flag (`requested`) and a descriptor to wait for (`fileno`), within a `with` block.
 
     Python delivers signals to the main thread, so the block must be entered there. It may be entered again later.
     """
 
     active: ClassVar[Stop | None] = None
-    """The one whose block the process is in: signals come to a process, wherever in it somebody waits."""
+    """The one whose block is active: signals are delivered to the whole process."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -63,11 +63,11 @@ class Stop:
         return self._pipe[0]
 
     def wait(self, seconds: float) -> bool:
-        """Wait; return False where a stop was requested before the time was over."""
+        """Wait; return False if a stop was requested before the time was over."""
         return not select.select([self.fileno()], [], [], seconds)[0] and not self.requested
 
     def request(self) -> None:
-        """Request a stop, as the first signal does; asking twice is asking once."""
+        """Request a stop, as the first signal does; repeated requests change nothing."""
         if not self.requested:
             self.requested = True
             if self._pipe is not None:

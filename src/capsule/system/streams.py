@@ -5,7 +5,7 @@ even if everything is killed at any moment. The price is one look at every byte,
 libc's `memmem`, several times faster than `bytes.find`, to know that a piece holds no secret at all.
 
 A file that cannot be written (the disk is full) is not the command's fault: its output is read on and thrown away, and
-`lost` says why. A pipe that a survivor holds open is read empty once, and no longer.
+`lost` holds the error. A pipe that a survivor holds open is read empty once, and no longer.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Stream:
 
 
 def is_trickle(moved: int) -> bool:
-    """Tell whether it pays to let more gather before the next look."""
+    """Tell whether it pays to wait for more before the next read."""
     return 0 < moved < _SMALL
 
 

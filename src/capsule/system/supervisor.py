@@ -1,4 +1,4 @@
-"""The supervisor: a small process that stands between a runner and everything the runner starts.
+"""The supervisor: a small process between a runner and everything that the runner starts.
 
 Why it exists. A signal to a process group misses children that left the group, and nothing at all happens to them when
 the runner is killed with -9. So the runner starts one supervisor, and the supervisor starts the commands, one at a
@@ -15,9 +15,9 @@ time:
 - What the command prints goes through us to its files, because secrets must not touch the disk (see streams.py).
 
 What can race. A process may fork between our look and our signal: the kill loop therefore looks again until nobody is
-left. A stop may cross the command's own end: the answer says whether the command was still running when it arrived.
-A daemon may hold the command's pipe when that has ended: the pipe is read empty at once and closed, and only then is
-the daemon ended. What a command printed is what was printed while it ran; nobody adds other last words to it.
+left. A stop may cross the command's own end: the answer says whether the command was still running when it arrived. A
+daemon may hold the command's pipe when that has ended: the pipe is read empty at once and closed, and only then is the
+daemon ended. What a command printed is what was printed while it ran; nobody adds other last words to it.
 
 The conversation. A request is `<length>\\n` and so many bytes, fields separated by NUL (no argument, path or variable
 can hold one, and unlike JSON it needs no module: importing json would double the start-up). An answer is one line:

@@ -1,4 +1,4 @@
-"""Keep others from writing to the files we make, whatever the user's umask allows.
+"""Keep other users from writing to our files, even if the user's umask allows it.
 
 Logs, the journal, worklogs and results are what a mission is judged and resumed by. So the umask of our own process
 takes the right to write from everybody but the user. Programs that we start for the user (agents, tests, git where it
@@ -29,7 +29,7 @@ def own_files_closed_to_others() -> Iterator[None]:
 
 
 def of_the_user() -> int:
-    """Return the umask that we were started with, as `subprocess` wants it: -1 where ours is the same."""
+    """Return the umask that we were started with, as `subprocess` wants it: -1 if ours is the same."""
     return -1 if _started_with is None else _started_with
 
 

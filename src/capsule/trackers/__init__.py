@@ -1,7 +1,7 @@
 """Where work comes from: one file per tracker, each a class that keeps the promises of `capsule.adapters.Tracker`.
 
-A provider's quirks end here: what leaves this folder is an `Item` with a checked id and a status of ours. `BaseTracker`
-does all that a tracker can do on top of a few methods, and below it are the refusals that all trackers word alike.
+A provider's quirks end here: this folder returns an `Item` with a checked id and a status of ours. `BaseTracker` builds
+everything on a few methods, and below it are the refusals that all trackers share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from capsule.core.tracker_traits import TrackerTraits
 
 
 class BaseTracker(ABC):
-    """Write the first five methods, and override of the others what your provider does better."""
+    """Implement the first five methods, and override others that your provider does better."""
 
     name: str
     traits = TrackerTraits()
@@ -29,11 +29,11 @@ class BaseTracker(ABC):
 
     @abstractmethod
     def set_status(self, item_id: str, status: Status, reason: str = "") -> None:
-        """Write down a status that the item does not have yet; `reason` says why it is closed."""
+        """Set a new status; `reason` says why it is closed."""
 
     @abstractmethod
     def create(self, new: NewItem) -> str:
-        """Add an item and return its id; or return the id of the one that has its reference already."""
+        """Add an item and return its id; or return the id of the existing one with its reference."""
 
     def comment(self, item_id: str, text: str) -> None:  # noqa: ARG002
         """Keep a remark for the people who read the item; by default there is no place for it."""
@@ -48,7 +48,7 @@ class BaseTracker(ABC):
         return ()
 
     def writing(self) -> AbstractContextManager[object]:
-        """Hold whatever keeps two processes from changing items at once."""
+        """Keep other processes from changing items meanwhile."""
         return nullcontext()
 
     @property

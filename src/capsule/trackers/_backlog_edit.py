@@ -1,10 +1,10 @@
 """Change BACKLOG.yaml in its text: one field is one line, and every other byte stays as a person left it.
 
-The assignments become a plan: which items change, go, or are new. They may be applied twice, so a plan holds only what
-is not so already. The plan becomes cuts, each a place and what comes there instead. An item in braces is written anew
-with one key a line, a list in brackets with one item after the other. The result is read again, and must mean what was
-meant; if it does not, nothing is changed. It is read without the items that are far from every cut: they begin and end
-as they did, if their neighbours do. Only where that is not as it was meant is the whole read.
+The assignments become a plan: which items change, are removed, or are new. They may be applied twice, so a plan holds
+only differences. The plan becomes cuts, each a range and its replacement. An item in braces is written anew with one
+key a line, a list in brackets with one item after the other. The result is read again, and must mean what was meant; if
+it does not, nothing is changed. It is read without the items that are far from every cut: they begin and end as they
+did, if their neighbours do. Only where that is not as it was meant is the whole read.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ items: []
 _IN_BLOCKS = ("description",)
 """Fields whose lines are kept as lines; everything else that has several goes in quotes."""
 _LONGEST_DESCRIPTION = 16_000
-"""From there on nothing is added to what is known."""
+"""The most text that is added to a known item."""
 _COMMENT = re.compile(r" *#[^\n]*\n?")
 _BLANK = re.compile(r"[ \t]*\r?\n")
 
 Cut = tuple[int, int, str]
-"""From where to where, and what comes there instead."""
+"""Start, end and the replacement."""
 
 
 class Rewrite(msgspec.Struct, frozen=True):
     data: bytes
     added: tuple[str, ...] = ()
-    """Ids of the items that were not there before, in the order of their assignments."""
+    """Ids of new items, in the order of their assignments."""
     known: tuple[str, ...] = ()
-    """One sentence for each that was not added because it is known."""
+    """One sentence for each known item that was not added."""
 
 
 def new_backlog() -> bytes:
@@ -67,8 +67,8 @@ def rewritten(
 ) -> Rewrite:
     """Return the file as these assignments leave it.
 
-    `ids` are those that an earlier application of the same list gave; new ones are above `above`, which is asked only
-    where one is given.
+    `ids` are those that an earlier application of the same list gave; new ones are above `above`, which is only called
+    for new items.
     """
     page = opened(data, where)
     plan = _Plan(page, prefix, archived, above, list(ids))
@@ -83,7 +83,7 @@ def rewritten(
 
 
 def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
-    """Return the month's worklog with this entry on top. One that is there already is not repeated."""
+    """Return the month's worklog with this entry on top. An existing one is not repeated."""
     eol = b"\r\n" if b"\r\n" in worklog else b"\n"
     text = entry.text.strip("\n").encode("utf-8", "replace")
     if b"\n" + text + b"\n" in b"\n" + worklog.replace(b"\r\n", b"\n") + b"\n":
@@ -129,7 +129,7 @@ class _Plan:
         self.changed = {number: values for number, values in changed if values and number not in self.gone}
 
     def _differing(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out values that are so already: an empty value and no value are the same."""
+        """Leave out values that do not change: an empty value and no value are the same."""
         old = self._page.items[number]
         wanted = {name: value for name, value in values.items() if name != "id" and value != old.get(name)}
         return {name: value for name, value in wanted.items() if value or old.get(name)}
@@ -160,7 +160,7 @@ class _Plan:
         self._titles.add(title)
 
     def _add_to_known(self, wanted: Exists, title: str) -> None:
-        """Add what is new about a known item to its description; one that was archived is only named."""
+        """Add new information to a known item's description; an archived one is only named."""
         number = next((n for n, other in enumerate(self._page_titles) if other == title), None)
         if number is None:
             if title not in map(_told_apart, (str(each["title"]) for each in self.added.values())):
@@ -178,7 +178,7 @@ class _Plan:
         self.known.append(f"a follow-up is known already, as {item}{more}")
 
     def _title_of(self, item_id: str) -> str | None:
-        """Return the title by which an item is known; None where there is no such item."""
+        """Return the title by which an item is known; None if there is no such item."""
         if item_id in self.added:
             return _told_apart(self.added[item_id]["title"])
         number = self._page.numbers.get(item_id)
@@ -204,7 +204,7 @@ def _told_apart(title: str) -> str:
 
 
 def _meant(value: Any) -> Any:
-    """Return the value as it reads back: half a character, which no file can hold, becomes a replacement."""
+    """Return the value as it reads back: a lone surrogate, which no file can hold, is replaced."""
     if isinstance(value, str):
         return re.sub("[\ud800-\udfff]", "\ufffd", value)
     if isinstance(value, Mapping):
@@ -257,7 +257,7 @@ def _item_cuts(page: BacklogPage, plan: _Plan) -> Iterator[Cut]:
 
 
 def _new_list(page: BacklogPage, plan: _Plan, new: list[str], eol: str) -> Cut:
-    """Write all items anew under `items:`, where they are in brackets, or are none, or there is no such line."""
+    """Write all items again under `items:`, if they are in brackets, or there are none, or no such line."""
     kept = [number for number in range(len(page.items)) if number not in plan.gone]
     blocks = "".join([*(_restated(page, number, plan.changed.get(number, {}), eol) for number in kept), *new])
     items = page.top.get("items")
@@ -304,7 +304,7 @@ def _edited(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str)
 
 
 def _restated(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str) -> str:
-    """Write an item anew with one key a line, numbers as they were written; keep a remark behind it."""
+    """Write an item again with one key a line, numbers as they were written; keep its comment."""
     item, own = page.items[number], page.text[slice(*page.own_lines(number))] if page.spans else ""
     texts = {name: written(value, page.written(number, name)) for name, value in item.items()}
     texts |= _texts(values, page.indent, eol)
@@ -327,7 +327,7 @@ def _block(texts: Mapping[str, str], indent: int, eol: str) -> str:
 
 
 def _replacement(text: str, field: Field, new: str, old: object, eol: str) -> Cut:
-    """Put another value into a field; keep a remark behind the old one."""
+    """Replace the value of a field; keep its comment."""
     remark = _remark(text[field.colon : field.end], old) if eol not in new else ""
     return field.colon, field.end, f" {new}{remark}{eol if text[: field.end].endswith(chr(10)) else ''}"
 
@@ -345,7 +345,7 @@ def _remark(text: str, value: object) -> str:
 
 
 def _appended(before: str, lines: str, eol: str, *, within: bool = False) -> str:
-    """Return lines to put after a text; where its last line has no end, the new last line has none either."""
+    """Return lines to put after a text; if its last line has no line end, the new last line has none either."""
     if not lines or before.endswith("\n") or not before:
         return lines
     return eol + lines if within else eol + lines.removesuffix(eol)
@@ -367,7 +367,7 @@ def _eol(page: BacklogPage) -> str:
 
 
 def _near_is_meant(page: BacklogPage, plan: _Plan, cuts: Sequence[Cut], data: bytes) -> bool:
-    """Tell whether what is near the cuts reads as it was meant, and the rest of the file cannot read differently."""
+    """Tell whether the text near the cuts reads as planned, and the rest of the file cannot read differently."""
     if page.may_have_anchors or len(data) > LARGEST or plan.added.keys() & page.numbers.keys():
         return False
     starts, near = [start for start, _ in page.spans], set[int]()
@@ -380,7 +380,7 @@ def _near_is_meant(page: BacklogPage, plan: _Plan, cuts: Sequence[Cut], data: by
 
 
 def _is_meant(page: BacklogPage, plan: _Plan, data: bytes, numbers: Iterable[int]) -> bool:
-    """Tell whether a text reads as the plan wants it, if only these items of the page are in it."""
+    """Tell whether a text of these items reads as planned."""
     try:
         after = opened(data, page.where)
     except TrackerError:
@@ -393,7 +393,7 @@ def _is_meant(page: BacklogPage, plan: _Plan, data: bytes, numbers: Iterable[int
 
 
 def _filled(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out fields that are null: they mean the same as fields that are not there."""
+    """Leave out fields that are null: they mean the same as missing fields."""
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -425,7 +425,7 @@ _MEANS_SOMETHING_ELSE = re.compile(
 
 
 def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
-    """Return the value on one line; take what is no text from the source, if there is one."""
+    """Return the value on one line; copy a value that is no text from the source, if there is one."""
     if isinstance(value, str):
         return scalar(value, listed=listed)
     if isinstance(value, list):
@@ -441,7 +441,7 @@ def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
 
 
 def scalar(text: str, *, listed: bool = False) -> str:
-    """Return the text as it is where that is safe, else quoted; in a list in brackets a little less is safe."""
+    """Return the text unchanged if that is safe, else quoted; inside brackets fewer texts are safe."""
     unsafe = (
         not text
         or text[0] in _INDICATORS

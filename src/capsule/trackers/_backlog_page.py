@@ -1,12 +1,12 @@
-"""Read BACKLOG.yaml without judging its items: what the parser makes of it, and where in the text it stands.
+"""Read BACKLOG.yaml without judging its items: the parser's values, and their places in the text.
 
 The parser forgives equal keys, reads several documents, follows aliases until the memory is full, and a few thousand
-nested lists end the whole process. All of that is looked for before or after it has its turn.
+nested lists end the whole process. All of that is checked before or after it runs.
 
 It also says what the file means but not where. Where is found by indentation: the items are the lines that start with a
 dash at the list's own indent, and an item's fields are the lines at its keys' indent. YAML allows nothing else at these
-two places (texts of several lines are indented further). Whoever uses the places checks them: as many dashes as items,
-the same names as the parser's, and after a change the file must read as it was meant.
+two places (texts of several lines are indented further). Users of the places check them: as many dashes as items, the
+same names as the parser's, and after a change the file must read as planned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from capsule.core.text import without_controls
 from capsule.plain_files import MOST_ALIASES, count_aliases, duplicate_keys
 
 LARGEST = 64 * 1024 * 1024
-"""Ten that are nested stand for a few dozen values; a hundred for more than there is memory."""
+"""Ten nested ones expand to a few dozen values; a hundred to more than there is memory."""
 SCHEMA_VERSION = 1
 BOM = b"\xef\xbb\xbf"
 
@@ -36,7 +36,7 @@ _FIRST_DASH = re.compile(r"[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-(?=[ \t\r\n]
 _TOO_DEEP = re.compile(r"\n *+[-?][ \t]++(?:[-?][ \t]++){99}")
 _TOO_FAR_IN = "\n" + " " * 1000
 _PART = 32 * 1024
-"""About so much of a list is parsed at a time."""
+"""The size of the parts in which a list is parsed."""
 _NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
 _ALL_NUMBERED = re.compile(r"\0[^\0\n]*?-(\d{1,9})(?=\0|\Z)", re.ASCII)
 
@@ -63,7 +63,7 @@ class Field(NamedTuple):
 
 
 class BacklogPage(msgspec.Struct, frozen=True, dict=True):
-    """Hold the file, read but not judged: its items are mappings, whatever they hold."""
+    """The file, read but not judged: its items are mappings with any content."""
 
     where: str
     text: str
@@ -107,7 +107,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def may_have_anchors(self) -> bool:
-        """Tell whether one place of the file may mean what another one says."""
+        """Tell whether the file may have anchors and aliases."""
         return "&" in self.text and re.search(_MAY_BE_ANCHOR, self.text) is not None
 
     def block(self, number: int) -> str:
@@ -138,7 +138,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _marked_items(self) -> list[dict[str, Any]]:
-        """Parse the items once more, from a text in which no value looks like anything but a text."""
+        """Parse the items once more, from a text in which every value looks like a text."""
         text = re.sub(_NOT_TEXT, lambda found: (_MARK if found[1] else "") + found[0], self.text)
         try:
             items: list[dict[str, Any]] = documents_in(text)[0]["items"]
@@ -151,13 +151,13 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         return _as_texts(self.items[number], self._marked_items[number]).get(name)
 
     def text_of(self, number: int, name: str) -> str:
-        """Return a field's text, or whatever it is, as it was written; '' where there is none."""
+        """Return a field's value as it was written; '' if there is none."""
         value = self.items[number].get(name)
         return value if isinstance(value, str) else "" if value is None else str(self.written(number, name))
 
     @cached_property
     def ids(self) -> list[str]:
-        """List the id of each item as it was written: `007` is a text like any other. '' where there is none."""
+        """List the id of each item as it was written: `007` is a text like any other. '' if there is none."""
         written: list[Any] = [item.get("id") for item in self.items]
         if {*map(type, written)} <= {str}:
             return written
@@ -179,12 +179,12 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def last_id(self) -> int:
-        """Return the last number given: as the file says, or as its items say where somebody numbered them by hand."""
+        """Return the last number given: as the file says, or as its items say if they were numbered by hand."""
         return max([self.stated_last_id, *map(int, _ALL_NUMBERED.findall("\0" + "\0".join(self.ids)))])
 
 
 def number_of(item_id: str) -> int | None:
-    """Return 14 for WRK-014; None where an id has no number of that form."""
+    """Return 14 for WRK-014; None if an id has no number of that form."""
     found = _NUMBERED.fullmatch(item_id)
     return int(found.group(1)) if found else None
 
@@ -201,7 +201,7 @@ def documents_in(text: str) -> list[Any]:
 
 
 def _in_parts(text: str) -> list[Any]:
-    """Parse a long list some items at a time; return nothing where only the whole can say what it means.
+    """Parse a long list some items at a time; return nothing if it only makes sense as a whole.
 
     The parser makes a tree of all that it is given before it makes values of it. Small trees lie in the same memory one
     after the other, a large one takes a third longer. What is cut in two somewhere else than between items does not
@@ -230,10 +230,10 @@ def _in_parts(text: str) -> list[Any]:
 
 @lru_cache(maxsize=3)
 def opened(data: bytes, where: str) -> BacklogPage:
-    """Return the file's meaning if it is one document of ours; raise a TrackerError that says where it is not.
+    """Return the file's meaning if it is one document of ours; raise a TrackerError with the place of the fault.
 
-    One command reads the same bytes several times: to judge them, to change them, to save them after the commit. So
-    the last meanings are kept, by content; nobody may change a page.
+    One command reads the same bytes several times: to judge them, to change them, to save them after the commit. So the
+    last meanings are kept, by content; a page must not be changed.
     """
     text = _decoded(data, where)
     _refuse_bombs(text, where)
@@ -269,7 +269,7 @@ def _after_list(indent: str) -> re.Pattern[str]:
 
 
 def fields_of(block: str) -> list[Field]:
-    """Find the fields of an item that is written with one key a line; none where it is not."""
+    """Find the fields of an item that is written with one key a line; empty if it is not."""
     starts = _key_starts(block)
     keys = [found for start in starts if (found := _FIELD_KEY.match(block, start))]
     if not keys or len(keys) < len(starts):

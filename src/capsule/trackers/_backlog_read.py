@@ -1,7 +1,7 @@
-"""From BACKLOG.yaml to items. Strict about what would be guessed wrong, forgiving about what people do.
+"""Read items from BACKLOG.yaml: strict where a guess would be wrong, lenient about people's habits.
 
-A file without faults takes the fast way: all items are converted at once and no text is looked at. Only where that
-fails, or a word is not ours, is the place in the text looked up, so that the fault has a line, an item and a field.
+A file without faults takes the fast path: all items are converted at once, without their text. Only if that fails, or a
+word is unknown, is the place in the text looked up, so that the fault has a line, an item and a field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from capsule.trackers._backlog_page import BacklogPage, number_of, opened, shown
 FIELDS_OF_THE_FILE = ("schema_version", "last_id", "items")
 
 _MAY_BE_CONTROLS = ("\\", *(chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"))
-"""What a text may hold that holds control characters: them, or an escape that stands for one."""
+"""Marks of a text that may hold control characters: the characters, or an escape."""
 _DEGREES = ("low", "medium", "high")
 _LEVELS = {"size": ("small", "medium", "large"), "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
 _UNKNOWN = Assessment()
@@ -31,7 +31,7 @@ _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
 
 
 class _Row(msgspec.Struct):
-    """Hold an item as the file has it."""
+    """An item as in the file."""
 
     id: str
     title: str
@@ -57,7 +57,7 @@ class _Row(msgspec.Struct):
 
 
 class _KnownRow(_Row, forbid_unknown_fields=True):
-    """Hold an item that has no field but ours."""
+    """An item with known fields only."""
 
 
 FIELDS = _Row.__struct_fields__
@@ -68,7 +68,7 @@ _SCALARS = (str, bool, int, float)
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """Hold what the file says: its items in its own order."""
+    """The content of the file: its items in its own order."""
 
     items: dict[str, Item]
     last_id: int
@@ -93,7 +93,7 @@ def read_backlog(data: bytes, where: str, endings: Callable[[], Mapping[str, str
 
 
 class _Reader:
-    """Read one file once, and note what is odd on the way."""
+    """Read one file, and collect warnings."""
 
     def __init__(self, page: BacklogPage) -> None:
         self._page = page
@@ -130,7 +130,7 @@ class _Reader:
             return msgspec.convert({name: self._as_meant(number, name, item.get(name)) for name in FIELDS}, _Row)
 
     def _as_meant(self, number: int, name: str, value: object) -> object:
-        """Return the value as its field takes it: a text is what was written, also where YAML sees a number."""
+        """Return the value for its field: a text stays as it was written, even if YAML reads a number."""
         if value is None and name in _REQUIRED:
             hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
             raise self._fault(number, name, f"there is no {name}", hint)
@@ -238,7 +238,7 @@ class _Reader:
         return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
 
     def without_done_dependencies(self, items: dict[str, Item]) -> dict[str, Item]:
-        """Drop dependencies on what is done: an item waits only for the rest."""
+        """Drop dependencies that are done."""
         for number, item in enumerate(items.values()):
             if item.dependencies:
                 waits = [each for each in item.dependencies if self._is_open(number, each, items)]
@@ -261,7 +261,7 @@ class _Reader:
         yield from self._unknown_fields()
 
     def _unknown_fields(self) -> Iterator[str]:
-        """Name each unknown field once, where it is first: a habit of the project's is not a page of warnings."""
+        """Name each unknown field once, where it is first: a repeated field is one warning."""
         for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
             yield f"{self._page.place(None, name)}: {shown(name)} is no field of the file; it is kept."
         found: dict[str, list[int]] = {}
@@ -278,7 +278,7 @@ class _Reader:
 
 
 def _settled(item: Item, archived: Iterable[str], items: Mapping[str, Item], endings: Mapping[str, str]) -> Item:
-    """Let an item wait for the twin of a dependency that was a duplicate; name one that was closed otherwise."""
+    """Replace a dependency that was a duplicate by its original; name one that was closed otherwise."""
     waits, unmet = dict.fromkeys(item.dependencies), []
     for name in archived:
         twin, seen = name, set[str]()

@@ -1,7 +1,6 @@
-"""Run bd, one call at a time in a repository, none for ever, and read what it prints.
+"""Run bd, one call at a time in a repository, with time limits, and read its output.
 
-A change is verified afterwards (see beads.py), and before each new attempt: what bd prints and its exit code are no
-proof.
+A change is verified afterwards (see beads.py), and before each new attempt: bd's output and exit code are no proof.
 
 What it prints has had as many shapes as bd has had versions: an array, an object, or either in an envelope; errors as
 JSON on stdout or on stderr, or as text, with exit code 0 or 1; warnings before all of that.
@@ -66,7 +65,7 @@ _TELLING = re.compile(r"error|cannot|failed|fatal|panic", re.IGNORECASE)
 _VALUE = re.compile(r"^[\[{]", re.MULTILINE)
 _LONGEST = 300
 _MOST_BEGINNINGS = 20
-"""Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
+"""The most lines of warnings that begin like a value."""
 
 
 class BdResult(Struct, frozen=True, dict=True):
@@ -101,7 +100,7 @@ class BdResult(Struct, frozen=True, dict=True):
 
     @cached_property
     def value(self) -> object:
-        """Return the JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
+        """Return the JSON on stdout, without text before it and its envelope; None if there is none."""
         return _unwrapped(_value_in(self.out))
 
     @property
@@ -192,9 +191,9 @@ class Patience(Struct, frozen=True):
     answer: float = 60.0
     """For one call."""
     turn: float = 120.0
-    """For other processes of ours that are at it."""
+    """For other processes of ours that use it."""
     pauses: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 4.0)
-    """Before each new attempt where somebody else holds the database."""
+    """Before each new attempt while another program holds the database."""
 
 
 class Bd:
@@ -223,7 +222,7 @@ class Bd:
 
     @cached_property
     def version(self) -> str:
-        """Return the version as bd says it; '' where it does not."""
+        """Return bd's version; '' if it does not report one."""
         known = _VERSIONS.get(mark := (self.program, Path(self.program).stat().st_mtime_ns))
         if known is None:
             answer = self._run(("version", "--json"))
@@ -237,7 +236,7 @@ class Bd:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what is known to be wrong with the version that is here."""
+        """Return the known problems of the installed version."""
         numbers, version = _numbers(self.version), self.version
         if not numbers:
             return ["bd does not say which version it is; what it answers is taken as it comes."]
@@ -248,14 +247,14 @@ class Bd:
         return [f"bd {version} is newer than any that was tried."] if numbers[0] > 1 else []
 
     def read(self, *args: str) -> BdResult:
-        """Ask, again while the database is locked; raise TrackerError where there is no answer."""
+        """Ask, again while the database is locked; raise TrackerError without an answer."""
         answer = self.ask(*args)
         if answer.failed:
             raise self.fault(answer)
         return answer
 
     def ask(self, *args: str) -> BdResult:
-        """Ask, again while the database is locked; return whatever the answer is."""
+        """Ask, again while the database is locked; return any answer."""
         answer = self.run(*args)
         for pause in self.patience.pauses:
             if not answer.busy:
@@ -272,7 +271,7 @@ class Bd:
         return self._run(args)
 
     def fault(self, answer: BdResult) -> TrackerError:
-        """Return why a call failed, and what to do next."""
+        """Return the error of a failed call, with a hint."""
         command, said = f"bd {answer.args[0]}", answer.err + answer.out
         if answer.late:
             hint = f"See whether `{command}` answers by hand: another process may hold the database. Then go on."
@@ -296,7 +295,7 @@ class Bd:
         return TrackerError(f"`{command}` failed: {sentence(words)}", f"Try `{command}` by hand in {self._root}.")
 
     def is_refusal(self, answer: BdResult) -> bool:
-        """Tell whether bd understood and said no; everything else that goes wrong is a fault."""
+        """Tell whether bd understood and refused; any other error is a fault."""
         said = answer.err + answer.out
         known = (_SKEW, _NO_DATABASE, NO_COMMAND)
         return not (answer.late or answer.busy or any(kind.search(said) for kind in known)) and bool(answer.words)

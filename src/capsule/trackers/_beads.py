@@ -48,7 +48,7 @@ _SHORTEST = 3
 
 
 class Edge(Struct, gc=False):
-    """One dependency of a bead. Where the bead depended on came along, `dependency_type`, `id` and `status` are set."""
+    """One dependency of a bead. If the other bead is included, `dependency_type`, `id` and `status` are set."""
 
     issue_id: str = ""
     depends_on_id: str = ""
@@ -59,7 +59,7 @@ class Edge(Struct, gc=False):
 
 
 class Bead(Struct, gc=False, rename={"kind": "_type"}):
-    """The fields that we read of a row, in the order in which bd writes them; its texts are clean."""
+    """The fields that we read of a row, in bd's order, with clean texts."""
 
     id: str
     title: str = ""
@@ -101,7 +101,7 @@ def usual_row(line: bytes) -> Bead | None:
 
 
 def bead_of(row: Mapping[str, Any]) -> Bead:
-    """Return the bead of a row that has an id, whatever its other fields hold."""
+    """Return the bead of a row with an id and any other fields."""
     try:
         bead = msgspec.convert(row, Bead)
     except msgspec.ValidationError:
@@ -165,7 +165,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
-    """Return who else has it in progress; '' where that, or who we are, is not known."""
+    """Return the other person who has it in progress; '' if that, or our own name, is unknown."""
     theirs = bead.assignee.strip()
     if not theirs or status_of(bead) is not Status.IN_PROGRESS:
         return ""
@@ -174,12 +174,12 @@ def taken_by(bead: Bead, us: Callable[[], str]) -> str:
 
 
 def is_work(bead: Bead) -> bool:
-    """Tell work from memories and tombstones, which lie among the rows too."""
+    """Tell work from memories and tombstones, which are rows, too."""
     return bead.kind == "issue" and bead.status != "tombstone"
 
 
 def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
-    """Return the bead as an item; `beads` are all there are, by id. `us` is called only where it matters."""
+    """Return the bead as an item; `beads` are all there are, by id. `us` is only called if it matters."""
     status = status_of(bead)
     parent, waits_for = _relatives(bead, beads)
     return Item(
@@ -201,7 +201,7 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
 
 
 def _relatives(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, tuple[str, ...]]:
-    """Return its parent, and what is to be done before it; as bd does, ignore edges to beads that are gone."""
+    """Return its parent and its dependencies; like bd, ignore edges to beads that are gone."""
     own, parent = bead.id, ""
     is_open: dict[str, bool] = {}
     for edge in bead.dependencies:
@@ -258,7 +258,7 @@ def new_row(name: str, new: NewItem, now: str, *, found_in: str = "") -> str:
 
 
 def with_line(data: bytes, line: str) -> bytes:
-    """Return the file with one more line; where its last line has no end, the new last line has none either."""
+    """Return the file with one more line; if its last line has no line end, the new last line has none either."""
     end = b"\r\n" if data.rstrip(b"\n").endswith(b"\r") or data.endswith(b"\r\n") else b"\n"
     content = line.encode("utf-8")
     if not data or data.endswith(b"\n"):
@@ -306,7 +306,7 @@ def splice(text: str, fields: Mapping[str, str]) -> str:
 
 
 _COLUMNS = {"title": "title", "description": "description", "type": "issue_type", "priority": "priority"}
-"""What fields of ours are called in a row."""
+"""The names of our fields in a row."""
 
 
 def with_values(text: str, values: ItemValues, now: str) -> str:

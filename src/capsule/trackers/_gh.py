@@ -1,4 +1,4 @@
-"""Run gh, one call at a time in a repository, and say in words what went wrong.
+"""Run gh, one call at a time in a repository, and explain its errors.
 
 Words of issues are arguments of their own, joined to their flag (`--title=...`), so that none is ever taken for a flag
 or read by a shell. gh gets no terminal, so it asks nobody anything, opens no editor and no browser.
@@ -28,9 +28,9 @@ _T = TypeVar("_T")
 GET_GH = "https://cli.github.com"
 
 _OWN_VARIABLES = ("GH_*", "GITHUB_*")
-"""Its tokens, and which GitHub it talks to."""
+"""Its tokens, and its GitHub host."""
 _LOUD = ("GH_DEBUG", "DEBUG", "GH_FORCE_TTY", "GH_REPO")
-"""Would mix other words into its answers, or have us change the issues of another repository."""
+"""Variables that would change its answers, or make it use another repository."""
 _QUIET = {
     "GH_PROMPT_DISABLED": "1",
     "GH_NO_UPDATE_NOTIFIER": "1",
@@ -41,7 +41,7 @@ _QUIET = {
 }
 _LONGEST = 300
 _NOT_LOGGED_IN = 4
-"""Its exit code where nobody is logged in."""
+"""Its exit code without a login."""
 
 _BY_REPOSITORY = "Say which: `tracker: {github: {repository: OWNER/NAME}}` in .capsule/config.yaml."
 _LOGIN = "`gh auth login` logs in; `gh auth status` says who is."
@@ -84,7 +84,7 @@ _FAULTS: tuple[tuple[str, str, str], ...] = (
         f"Get 2.23 or newer: {GET_GH}",
     ),
 )
-"""By its words: what is wrong, and what to do."""
+"""By its words: the fault, and what to do."""
 _NO_PERMISSION = re.compile(r"HTTP 403|not accessible by|does not have .{0,60}permission|must have .{0,40}rights", re.I)
 _MOMENTARY = re.compile(r"HTTP 50[0234]|connection reset|unexpected EOF|TLS handshake timeout", re.IGNORECASE)
 _NO_LABEL = re.compile(r"(?:^|: )'(.+)' not found$", re.MULTILINE)
@@ -110,7 +110,7 @@ class GhAnswer(Struct, frozen=True):
 
     @property
     def missing_label(self) -> str:
-        """Return the label that the repository does not have; '' where that is not what is wrong."""
+        """Return the label that the repository lacks; '' for any other error."""
         asked = any(word.startswith(("--label=", "--add-label=")) for word in self.args)
         found = _NO_LABEL.search(self.err) if self.failed and asked and "milestone" not in self.err else None
         return found[1] if found else ""
@@ -121,7 +121,7 @@ class GhAnswer(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return what it said, on one line."""
+        """Return its output on one line."""
         return shortened(one_line(self.err or self.out), _LONGEST)
 
 
@@ -131,7 +131,7 @@ class Patience(Struct, frozen=True):
     answer: float = 60.0
     """For one call."""
     pauses: tuple[float, ...] = (0.5, 2.0)
-    """Before each new attempt to read, where GitHub was out of order for a moment."""
+    """Before each new attempt to read after a short failure of GitHub."""
 
 
 class Gh:
@@ -162,11 +162,11 @@ class Gh:
         return found
 
     def read(self, kind: type[_T], *args: str) -> _T:
-        """Ask, again where GitHub is out of order for a moment; return the JSON that it prints, checked."""
+        """Ask, again after a short failure of GitHub; return the JSON that it prints, checked."""
         return self.understood(self.ask(*args), kind)
 
     def ask(self, *args: str) -> GhAnswer:
-        """Ask, again where GitHub is out of order for a moment; return whatever the answer is."""
+        """Ask, again after a short failure of GitHub; return any answer."""
         answer = self.run(*args)
         for pause in self.patience.pauses:
             if not (answer.failed and _MOMENTARY.search(answer.err)):
@@ -182,7 +182,9 @@ class Gh:
             return msgspec.json.decode(answer.out, type=kind)
         except (msgspec.DecodeError, RecursionError) as fault:
             cause = f"`{answer.command}` printed something else than was asked for: {fault}"
-            raise TrackerError(sentence(cause), f"See what `{answer.command} --json number` prints by hand.") from None
+            raise TrackerError(
+                sentence(cause), f"Run `{answer.command} --json number` yourself to see its output."
+            ) from None
 
     def run(self, *args: str) -> GhAnswer:
         """Make one call."""
@@ -194,7 +196,7 @@ class Gh:
             raise TrackerError(f"gh cannot be started: {why}.", f"Get a gh that runs: {GET_GH}") from None
 
     def fault(self, answer: GhAnswer) -> CapsuleError:
-        """Return why a call failed, and what to do next."""
+        """Return the error of a failed call, with a hint."""
         if answer.code is None:
             hint = f"See whether `{answer.command}` answers by hand. Then go on."
             return TrackerError(

@@ -1,4 +1,4 @@
-"""Run a provider's own program, one call at a time, none for ever, and return what it printed.
+"""Run a provider's own program, one call at a time, with a time limit, and return its output.
 
 A call runs in a process group of its own, without input, and is ended with all of its group when it takes too long.
 """
@@ -23,14 +23,14 @@ from capsule.system.umask import of_the_user
 LARGEST = 256 * 1024 * 1024
 _GRACE = 2.0
 _LOOK = 1.0
-"""Seconds between two looks at how much it has printed."""
+"""Seconds between two checks of the size of its output."""
 
 
 def call(argv: Sequence[str], root: Path, env: Mapping[str, str], patience: float) -> tuple[int | None, str, str]:
-    """Run it to its end; return its exit code (None where it took too long and was ended), stdout and stderr.
+    """Run it to its end; return its exit code (None if it took too long and was ended), stdout and stderr.
 
-    Raise OSError or ValueError where it cannot be started. Files, not pipes: a server that it leaves running would keep
-    a pipe open for ever.
+    Raise OSError or ValueError if it cannot be started. Files, not pipes: a server that it leaves running would keep a
+    pipe open for ever.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with _STARTING:  # one that is started while we leave is seen by `_end_all` as well
@@ -69,7 +69,7 @@ _UNDER_WAY: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def _end_all() -> None:
-    """End calls at exit: a screen asks in a thread, and a person who leaves does not wait for the answer."""
+    """End calls at exit: a screen calls in a thread, and leaving it must not wait for the answer."""
     _STARTING.acquire()  # for good: nothing is started any more
     for process in [*_UNDER_WAY]:
         if process.poll() is None:

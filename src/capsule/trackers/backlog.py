@@ -1,9 +1,9 @@
-"""The project's own backlog: BACKLOG.yaml for what is to be done, `_worklog/` for what was.
+"""The project's own backlog: BACKLOG.yaml holds open items, `_worklog/` finished ones.
 
-An item that is done leaves the file, so the file says no more about it than that its number is not above `last_id`.
-`rewrite` is how a mission's steps change these files: from how they read to how they are to read, with no disk in
-between, because the state is committed first and saved afterwards. `claim`, `release` and `close` change the file
-alone, under the lock and atomically, for workflows whose steps are not recorded by commits.
+A finished item leaves the file; of it the file only knows that its number is not above `last_id`. A mission's steps
+change these files by `rewrite`, from old to new content without the disk, because the state is committed first and
+saved afterwards. `claim`, `release` and `close` change the file alone, under the lock and atomically, for workflows
+whose steps are not recorded by commits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BacklogTracker(BaseTracker):
         now: Callable[[], str] = _now,
         elsewhere: Callable[[str], bytes | None] = lambda _path: None,
     ) -> None:
-        """`elsewhere`: the content of our file where it is not the one on disk (the user has switched branches)."""
+        """`elsewhere`: the content of our file if it is not the one on disk (the user has switched branches)."""
         self._elsewhere = elsewhere
         self._root = root
         self._path = root / FILE
@@ -90,7 +90,7 @@ class BacklogTracker(BaseTracker):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Say what was odd about the file when it was read last."""
+        """Return the warnings of the last reading of the file."""
         return self._known.warnings
 
     @property
@@ -102,7 +102,7 @@ class BacklogTracker(BaseTracker):
         return self._backlog().items
 
     def everything(self) -> Sequence[Item]:
-        """Return every item in the file: one that is done stays in it until it is archived."""
+        """Return every item in the file: a finished one stays in it until it is archived."""
         return list(self.all_items().values())
 
     def item(self, item_id: str) -> Item:
@@ -156,7 +156,7 @@ class BacklogTracker(BaseTracker):
         raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule edit {item_id}")
 
     def comment(self, item_id: str, text: str) -> None:
-        """Do nothing: a backlog has no comments, and the worklog holds what is to be remembered."""
+        """Do nothing: a backlog has no comments; the worklog is its record."""
 
     def own_files(self) -> Sequence[str]:
         return [FILE, WORKLOG]
@@ -170,7 +170,7 @@ class BacklogTracker(BaseTracker):
     ) -> tuple[dict[str, bytes], tuple[str, ...], tuple[str, ...]]:
         """Return the old and new content of each of our files that changes, ids that were given, and remarks.
 
-        `last_given` is a number that somebody else knows to be taken.
+        `last_given` is a number that is known to be taken.
         """
         from capsule.trackers._backlog_edit import rewritten, with_entry  # noqa: PLC0415
 
@@ -218,7 +218,7 @@ class BacklogTracker(BaseTracker):
         return found
 
     def _highest_archived(self) -> int:
-        """Return the highest number in the worklogs: an id is never given twice, whatever became of `last_id`."""
+        """Return the highest number in the worklogs: an id is never given twice, even if `last_id` was changed."""
         found = (name for text in self._worklogs() for name in re.findall(_NAMED, text))
         return max((number_of(name) or 0 for name in found), default=0)
 
@@ -234,7 +234,7 @@ class BacklogTracker(BaseTracker):
         return item_id not in backlog.items and number is not None and number <= backlog.last_id
 
     def _backlog(self) -> Backlog:
-        """Return what the file says now. Reading is cheap; it is parsed again only when it has changed."""
+        """Return the current content of the file; parse it again only after a change."""
         try:
             data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
         except OSError as fault:

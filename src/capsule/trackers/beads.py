@@ -1,11 +1,11 @@
 """beads through its own program, `bd`, of any version since 0.44.
 
-Everything there is comes from one `bd export`, whose rows are those of the beads file; what can be worked on is for bd
-to say (`bd ready`). One bead that is asked for again is read anew with `bd show`: a human may have closed it.
+Everything there is comes from one `bd export`, whose rows are those of the beads file; what can be worked on is decided
+by `bd ready`. A single bead is read again with `bd show`: a person may have closed it.
 
-Every change looks first, says it once, and is believed when reading back shows it, not because bd said so: older
-versions refuse with exit code 0. It is said again only where the database was locked and the change is not there. bd
-takes a part of an id for an id too, so nothing is changed that was not found under exactly the id we mean.
+Every change reads first, is made once, and counts when reading back shows it, not by bd's exit code: older versions
+refuse with 0. It is repeated only if the database was locked and the change is missing. bd takes a part of an id for an
+id too, so nothing is changed that was not found under exactly the id we mean.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from capsule.trackers._beads import (
 _LONGEST_TITLE = 500
 """In bytes, as bd counts, although it says characters."""
 _LONGEST_TEXT = 100_000
-"""In bytes: no system takes an argument of any length."""
+"""In bytes: the length of an argument is limited."""
 _SHOWN_AT_ONCE = 100
 _DEFERRED = "deferred"
 _NUMBER = re.compile("([0-9]+)")
@@ -71,7 +71,7 @@ def connect(root: Path, lock: Path | None = None) -> BeadsTracker:
 
 
 class _Table(Struct, frozen=True):
-    """All beads as they were read at one moment, in the order of their ids."""
+    """All beads at one moment, in the order of their ids."""
 
     beads: dict[str, Bead]
     items: dict[str, Item]
@@ -237,7 +237,7 @@ class BeadsTracker:
         return all(getattr(item, name) == value for name, value in texts)
 
     def _waits(self, other: str, bead: Bead, *, wanted: bool = True) -> bool:
-        """Tell whether a bead waits for another one, or not, as wanted; one that is closed holds nobody up."""
+        """Tell whether a bead waits for another one, or not, as wanted; a closed one blocks nothing."""
         waits = other in self._as_item(bead, self._table().beads).dependencies
         is_closed = self._table().items[other].status is Status.DONE
         return waits is wanted or (wanted and is_closed)
@@ -265,7 +265,7 @@ class BeadsTracker:
         self._run_until_seen(args, now)
 
     def _run_until_seen(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
-        """Say it, look whether it is so, and say it again only where it is not because the database was locked."""
+        """Make a change, read it back, and repeat it only if it is missing because the database was locked."""
         answer = self._bd.run(*args)
         for pause in self._bd.patience.pauses:
             if not answer.busy:
@@ -284,7 +284,7 @@ class BeadsTracker:
         raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
-        """Tell whether it is ours and in progress; it may be closed between the claim and this look."""
+        """Tell whether it is ours and in progress; it may be closed between the claim and this check."""
         if status_of(bead) is Status.DONE:
             raise already_closed(bead.id)
         if theirs := taken_by(bead, lambda: self._actor):
@@ -324,7 +324,7 @@ class BeadsTracker:
         return self._known
 
     def _beads_by_list(self) -> list[Bead]:
-        """Read beads by `bd list` where `export` has nothing; show each, for a list may leave out dependencies."""
+        """Read beads by `bd list` if `export` has nothing; show each, as a list may lack dependencies."""
         answer = self._bd.read("list", "--all", EVERYTHING, "--json")
         if not isinstance(answer.value, list) and not answer.rows:
             raise TrackerError("`bd list` gave no list.", f"Try `bd list --json` by hand in {self._root}.")
@@ -336,7 +336,7 @@ class BeadsTracker:
         return beads
 
     def _current_items(self) -> dict[str, Item]:
-        """Return everything as it is now, with what bd would not hand out held back."""
+        """Return all current items; block those that bd does not call ready."""
         items = self._read().items
         if not any(item.status is Status.READY for item in items.values()):
             return items
@@ -347,7 +347,7 @@ class BeadsTracker:
         }
 
     def _with_ready_state(self, item: Item) -> Item:
-        """Hold an item back that bd would not hand out."""
+        """Block an item that bd does not call ready."""
         table = self._table()
         if not _lacks_reason(item, table.items) or item.id in self._ready():
             return item
@@ -383,7 +383,7 @@ class BeadsTracker:
 
 
 _FLAGS = ("title", "description", "type", "priority", "parent", "status")
-"""What `bd update` takes by the names that items have for it."""
+"""The options of `bd update` by the names of items' fields."""
 
 
 def _is_open(bead: Bead) -> bool:
@@ -398,14 +398,14 @@ def _sort_key(bead: Bead) -> list[str | int]:
 
 
 def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
-    """Tell whether an open item has no dependency that explains why bd does not hand it out."""
+    """Tell whether an open item has no dependency that explains why bd does not call it ready."""
     if item.status is not Status.READY or is_container(item):
         return False
     return not any(each.dependencies for each in (item, *ancestors(item, items)))
 
 
 def _held_back(item: Item, bead: Bead) -> Item:
-    """Block an item with bd's reason; some versions leave the date out where they list beads."""
+    """Block an item with bd's reason; some versions omit the date when they list beads."""
     until, deferred = bead.defer_until, bead.status == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))

@@ -73,7 +73,7 @@ class _Table(Struct, frozen=True):
     items: dict[str, Item]
     warnings: tuple[str, ...]
     others: frozenset[str] = frozenset()
-    """The ids of rows that are no beads, or none any more."""
+    """The ids of rows that are not, or no longer, beads."""
 
     @property
     def taken(self) -> Set[str]:
@@ -104,7 +104,7 @@ class BeadsFileTracker(BaseTracker):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Return what was left out when the file was read last."""
+        """Return what was left out at the last reading of the file."""
         return self._known.warnings
 
     def writing(self) -> AbstractContextManager[object]:
@@ -148,7 +148,7 @@ class BeadsFileTracker(BaseTracker):
         return [FOLDER]
 
     def _table(self) -> _Table:
-        """Return what the file says now; parse it again only when it changed."""
+        """Return the current content of the file; parse it again only after a change."""
         try:
             data = read_regular(self._path, LARGEST)
         except OSError as fault:
@@ -211,14 +211,14 @@ def _rows(data: bytes, path: Path) -> Iterator[tuple[int, Bead]]:
 
 
 def _unusual_row(content: bytes, where: str) -> Bead | None:
-    """Read a row that bd would write differently; None where it is no bead, and refuse what is no row."""
+    """Read a row that bd would write differently; None if it is no bead; refuse what is no row."""
     try:
         row = parsed(content)
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        conflict = "These are the marks of a merge conflict: settle it first."
-        hint = conflict if content.startswith(_CONFLICT) else "Mend or remove that line."
+        conflict = "These are the marks of a merge conflict: resolve it first."
+        hint = conflict if content.startswith(_CONFLICT) else "Fix or remove that line."
         raise TrackerError(f"{where}: this is not a JSON object.", hint)
     if isinstance(row.get("id"), str):
         return bead_of(row)

@@ -1,11 +1,11 @@
 """Issues on GitHub, through its own program, `gh`.
 
 An item is an issue with the labels, milestone and assignee that the settings ask for. Its status is a label too, or the
-person it is assigned to. What it waits for, and what it is a part of, are lines of its body (`Depends on #12`, `Part of
-#3`), and a task list of issues (`- [ ] #12`) holds them.
+person it is assigned to. Its dependencies and its parent are lines of its body (`Depends on #12`, `Part of #3`), and a
+task list of issues (`- [ ] #12`) holds them.
 
 Open issues are listed without a filter, and filtered here: asked for a label, GitHub answers from its search index,
-which learns of a change some seconds after it is made. What one issue is now is asked of the issue itself.
+which learns of a change some seconds after it is made. The current state of one issue is read from the issue itself.
 
 Everybody can write an issue and, in their own, change every word at any time. A label is set by people who may triage;
 so by default only labelled issues are items. Their words are data, which no shell sees; what GitHub does not show, in a
@@ -52,7 +52,7 @@ _LONGEST_TITLE = 256
 _LONGEST_TEXT = 60_000
 """In characters; GitHub takes 65,536."""
 _LONGEST_BYTES = 120_000
-"""No system takes an argument of any length."""
+"""The length of an argument is limited."""
 _MOST_LABELS = 50
 _COLOUR = "ededed"
 
@@ -107,7 +107,7 @@ class Issue(Struct, frozen=True, rename="camel"):
 
     @property
     def shown(self) -> str:
-        """Return what GitHub shows of it: whoever labels an issue has not seen what stands in a comment of HTML."""
+        """Return the visible part: a person who labels an issue does not see HTML comments."""
         return _CODE_OR_COMMENT.sub(_only_code, self.text)
 
     @property
@@ -194,7 +194,7 @@ class GitHubTracker(BaseTracker):
         return self._items()
 
     def item(self, item_id: str) -> Item:
-        """Ask for the one issue, once all have been read: its words may have changed."""
+        """Read the issue again if all were read before: its text may have changed."""
         known = self._known is not None
         issue = self._issue(item_id)
         table = self._table()
@@ -264,7 +264,7 @@ class GitHubTracker(BaseTracker):
         self._say(self._issue(item_id).number, text)
 
     def change(self, item_id: str, values: ItemValues) -> None:
-        """Change what labels, title and description say; our lines below the description stay."""
+        """Change labels, title and description; keep our lines below the description."""
         if values.keys() - EDITS:
             raise cannot_change(self.item(item_id).id, self.name, self.traits)
         with self.writing():
@@ -322,7 +322,7 @@ class GitHubTracker(BaseTracker):
         return self._known
 
     def _issue(self, item_id: str) -> Issue:
-        """Return an issue as it is now; raise UnknownItem where it is none."""
+        """Return an issue as it is now; raise UnknownItem if it is none."""
         number = _number_of(check_id(item_id))
         first = self._known is None
         if number and first and number in self._table().issues:
@@ -380,7 +380,7 @@ class GitHubTracker(BaseTracker):
         )
 
     def _stands(self, issue: Issue, elsewhere: Sequence[int]) -> tuple[Status, Blocked | None, str]:
-        """Say where an issue stands, why it is blocked, and who else has it."""
+        """Return an issue's status, its block, and another person who has it."""
         if not issue.is_open:
             return Status.DONE, None, ""
         if issue.has(self._options.blocked):
@@ -400,7 +400,7 @@ class GitHubTracker(BaseTracker):
         return any(each.login.casefold() == self._login().casefold() for each in issue.assignees)
 
     def _login(self) -> str:
-        """Return the name by which GitHub knows us; asked once, and only where it makes a difference."""
+        """Return our login on GitHub; read once, on first use."""
         if not self._me:
             answer = self._gh.ask("api", "user", "--jq=.login")
             self._me = answer.out.strip()
@@ -426,7 +426,7 @@ class GitHubTracker(BaseTracker):
         self._change(issue, is_so, "issue", "edit", str(issue.number), *args)
 
     def _change(self, issue: Issue, is_so: Callable[[Issue], bool], *args: str) -> None:
-        """Say it, and believe it when reading back shows it: gh may die after the work is done."""
+        """Make a change and verify it by reading back: gh may die after the work is done."""
         answer = self._run_with_labels(*args)
         now = self._view(issue.number)
         if now is not None:
@@ -438,7 +438,7 @@ class GitHubTracker(BaseTracker):
             raise TrackerError(f"`{answer.command} {issue.number}` said that it is done, and it is not.", hint)
 
     def _run_with_labels(self, *args: str) -> GhAnswer:
-        """Make a call; make a label first that it needs and the repository does not have."""
+        """Make a call; first create labels that the repository lacks."""
         answer = self._gh.run(*args)
         for _ in range(_MOST_LABELS):
             if not (label := answer.missing_label):
@@ -487,7 +487,7 @@ def _number_of(item_id: str) -> int | None:
 
 
 def _asked(options: GitHubOptions) -> list[str]:
-    """Say what an issue must have to be an item."""
+    """Describe what makes an issue an item."""
     labels = ", ".join(options.labels)
     return [
         *[f"with the label {labels}"] * bool(labels),
@@ -497,14 +497,14 @@ def _asked(options: GitHubOptions) -> list[str]:
 
 
 class _Lack(Struct, frozen=True):
-    """What an issue would have to be to be an item, and the flag that makes it so."""
+    """What an issue lacks to be an item, and the flag that adds it."""
 
     words: str
     flag: str
 
 
 def _lacking(issue: Issue, options: GitHubOptions, me: Callable[[], str]) -> _Lack | None:
-    """Say what an issue does not have that items have; None for an item."""
+    """Return what an issue lacks to be an item; None for an item."""
     if without := [label for label in options.labels if not issue.has(label)]:
         return _Lack(f"labelled {', '.join(without)}", f"--add-label={shlex.quote(_as_list(without))}")
     if options.milestone and (issue.milestone is None or issue.milestone.title != options.milestone):
@@ -527,7 +527,7 @@ def _waits_for(issue: Issue) -> list[int]:
 
 
 def _parents(issues: Mapping[int, Issue]) -> dict[int, int]:
-    """Return what each issue is a part of: as it says itself, else the first whose task list has it."""
+    """Return each issue's parent: as it says itself, else the first issue whose task list has it."""
     texts = {number: _CODE.sub("", issue.shown) for number, issue in issues.items()}
     found = {
         int(part): number for number, text in reversed(texts.items()) for part in _TASK.findall(text)[:_MOST_RELATIONS]
@@ -542,7 +542,7 @@ def _reference_of(issue: Issue) -> str:
 
 
 def _body(new: NewItem) -> str:
-    """Return the description, and below it what GitHub has no field for."""
+    """Return the description and our lines for what GitHub has no field for."""
     own = _number_of(new.found_in)
     lines = [
         *[f"Part of #{_number_of(new.parent)}"] * bool(new.parent),

@@ -1,4 +1,4 @@
-"""A tracker that holds its items in memory: for tests, and as the shortest answer to what a tracker has to do."""
+"""A tracker that holds its items in memory: for tests, and as the shortest example of a tracker."""
 
 from __future__ import annotations
 

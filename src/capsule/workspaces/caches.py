@@ -9,8 +9,8 @@
 whoever can write there can make a test pass that was never compiled. Agents without a sandbox can write to the user's,
 and so can the code under test. So a gate has its own, and what a run leaves in it is taken back before the next.
 
-**Nobody else writes to the shared one.** If a file there is not as it was left, down to its change time, all of it goes
-and the next run compiles afresh. A copy that was cut short counts as touched.
+**Nothing else writes to the shared one.** If a file there is not as it was left, down to its change time, all of it is
+removed and the next run compiles again. A copy that was cut short counts as touched.
 
 Only caches that find their entries by content belong here. Build folders that compare time stamps (`target`, `build`)
 do not: a tree that was checked out before they were filled would pass for built.
@@ -43,7 +43,7 @@ class Caches:
         return {variable: str(self._own / name) for name, variable in _CACHES.items()}
 
     def refresh(self) -> None:
-        """Make the gate's own equal to the shared ones: nothing is left of an earlier run."""
+        """Make the gate's own equal to the shared ones, without leftovers of an earlier run."""
         for folder in (self._own, self._own_notes):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _CACHES:

@@ -86,7 +86,7 @@ def _rebasing(git_dir: Path) -> str:
 
 
 def under_way(git_dir: Path, *, bisect: bool = False) -> tuple[str, str] | None:
-    """Return what counts on the branch staying where it is, and how to end it; a `bisect` does not mind."""
+    """Return an operation in progress that needs the branch unchanged, and how to end it; not a `bisect`."""
     found = [name for name in UNDER_WAY if (git_dir / name).exists() and (bisect or "BISECT" not in name)]
     return UNDER_WAY[found[0]] if found else None
 
@@ -95,14 +95,14 @@ def under_way(git_dir: Path, *, bisect: bool = False) -> tuple[str, str] | None:
 
 
 def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
-    """Hold the lock that everybody takes who moves a branch (`main`), or writes the tracker's files (`backlog`)."""
+    """Hold the lock for moving a branch (`main`), or for writing the tracker's files (`backlog`)."""
     return held(git.capsule_dir / "locks" / f"{name}.lock", _LOCK_WAIT)
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:
-    """Move a branch from exactly this commit; return False where it has moved already.
+    """Move a branch from exactly this commit; return False if it has moved already.
 
-    Raise Refused or Overlap where one of its checkouts could not follow: `apart` are the paths that never stop it.
+    Raise Refused or Overlap if one of its checkouts could not follow; the paths `apart` never stop it.
     """
     worktrees, ref = _worktrees_on(git, branch), f"refs/heads/{branch}"
     for worktree in worktrees:
@@ -155,9 +155,9 @@ def _blocked(top: Path, changes: Sequence[Difference]) -> set[bytes]:
 
 
 def bring_along(git: Git, branch: str, old: str, new: str) -> list[str]:
-    """Bring the checkouts of a branch from the old commit to the new one; return what was left as the user has it.
+    """Bring the checkouts of a branch from the old commit to the new one; return the paths that the user's edits kept.
 
-    One in which something is under way stays as it is.
+    A checkout in the middle of an operation stays as it is.
     """
     changes, left = _changes(git, old, new), list[str]()
     for worktree in _worktrees_on(git, branch) if changes else ():
@@ -204,7 +204,7 @@ def bring_files(git: Git, top: Path, changes: Sequence[Difference]) -> list[str]
 def _compare(
     git: Git, top: Path, changes: Sequence[Difference], stamps: Mapping[bytes, Stamp]
 ) -> tuple[list[Difference], set[bytes]]:
-    """Return the changes whose file is as in the old commit, and the paths whose file is as in neither."""
+    """Return the changes whose file is as in the old commit, and the paths whose file matches neither."""
     not_old = _unlike(git, top, {c.path: c.old for c in changes}, stamps)
     neither = _unlike(git, top, {c.path: c.new for c in changes if c.path in not_old}, stamps)
     return [change for change in changes if change.path not in not_old], neither
@@ -213,7 +213,7 @@ def _compare(
 def _unlike(git: Git, top: Path, wanted: Mapping[bytes, Side], stamps: Mapping[bytes, Stamp]) -> set[bytes]:
     """Return the paths whose file is not what these modes and objects say.
 
-    Git compares where filters or line ends count.
+    Git compares if filters or line ends matter.
     """
     sides = {path: side for path, side in wanted.items() if side[0] != ABSENT}
     unlike = {path for path, side in sides.items() if not _is_exactly(git, top / os.fsdecode(path), side)}
@@ -249,7 +249,7 @@ def _scratch_index(git: Git, top: Path, sides: Mapping[bytes, Side]) -> Iterator
 
 
 def _export(git: Git, top: Path, arriving: Sequence[Difference], staging: Path) -> None:
-    """Write the new files as they are to be on disk; git does it where filters, attributes or odd names count."""
+    """Write the new files; git does it if filters, attributes or odd names matter."""
     if not arriving:
         return
     odd = {b"", b".", b"..", b".git", b".gitattributes"}
@@ -273,7 +273,7 @@ def _export(git: Git, top: Path, arriving: Sequence[Difference], staging: Path) 
 
 
 def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
-    """Put one file in its place; return False where the user changed it or has something else there."""
+    """Put one file in its place; return False if the user changed it or has something else there."""
     name = os.fsdecode(change.path)
     target = top / name
     if passes_link(top, target) or _stamp(target) != stamp:
@@ -299,7 +299,7 @@ def _make_folders(folder: Path) -> None:
 
 
 def _put_in_place(new: Path, target: Path) -> None:
-    """Rename in one step, also where the target lies on another file system than our folder."""
+    """Rename in one step, even to another file system."""
     try:
         new.replace(target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Settings of git that can start a program, redirect it or blind it: find them in a file, and take them out.
+"""Find dangerous settings of git in a file, and remove them: those that start a program, redirect git or hide changes.
 
 A user may well change settings while a mission runs: who they are, a branch's upstream, a remote. Those stay, whatever
 else is found beside them. Only the settings of this list are compared, by their values and not by their bytes, so that
@@ -47,7 +47,7 @@ _WORKTREE_CONFIG = "extensions.worktreeconfig"
 
 
 def rows_of(git: Git, content: bytes) -> list[Row] | None:
-    """Read every setting of a file, in order; None where git cannot read it."""
+    """Read every setting of a file, in order; None if git cannot read it."""
     answer = git.content("config", "--file", "-", "--list", "-z", input=content, ok=range(256))
     if answer.code:
         return None
@@ -56,9 +56,9 @@ def rows_of(git: Git, content: bytes) -> list[Row] | None:
 
 
 def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bool = False) -> tuple[bytes, list[str]]:
-    """Return the file without what is dangerous and was not so before, and the names of those settings.
+    """Return the file without new dangerous settings, and the names of those.
 
-    `new_module`: of a submodule that somebody has just added, with what `git submodule add` writes.
+    `new_module`: a submodule that was just added, with the settings of `git submodule add`.
     """
     were, are = rows_of(git, before) or [], rows_of(git, now)
     if are is None:
@@ -87,7 +87,7 @@ def _by_key(rows: list[Row]) -> dict[str, list[str]]:
 
 
 def _without(git: Git, content: bytes, wanted: dict[str, list[str]], scratch: Path) -> bytes:
-    """Return the file as it is, these settings aside, which get the values they had."""
+    """Return the file with the old values of these settings."""
     file = temp_path(scratch)
     try:
         write_atomically(file, content)

@@ -1,4 +1,4 @@
-"""Find the project's installed dependencies: what its files need in order to run, and git does not hold.
+"""Find the project's installed dependencies, which git does not hold.
 
 They lie beside the manifest that asks for them (`node_modules` beside `package.json`), git ignores them, and a fresh
 worktree lacks them. Nothing is searched for: each folder of the tree that holds a manifest is asked for its few names.
@@ -22,7 +22,7 @@ from capsule.system.git import Git
 from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
 
 ENVIRONMENTS = (".venv", "venv", "env")
-"""Folders of a Python environment, where they hold a `pyvenv.cfg`."""
+"""Folders of a Python environment, if they hold a `pyvenv.cfg`."""
 
 _PYTHON = re.compile(r"pyproject\.toml|setup\.(py|cfg)|[^/]*requirements[^/]*\.txt|Pipfile")
 _BESIDE: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
@@ -36,7 +36,7 @@ _BESIDE: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 _PATHS = ("PATH", "PYTHONPATH", "NODE_PATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")
 _NOT_OF_THE_PROJECT = re.compile(r"HOME|PWD|OLDPWD|TMPDIR|TMP|TEMP|XDG_.*|_")
-"""Variables that may well lead into the checkout, and say nothing of where its code is."""
+"""Variables that may lead into the checkout without naming its code."""
 _AT_THE_TOP = (*ENVIRONMENTS, "node_modules", "vendor")
 BUILD_OUTPUT = frozenset(
     (
@@ -48,11 +48,11 @@ BUILD_OUTPUT = frozenset(
 
 
 class Dependencies:
-    """The installed dependencies of a checkout, for the places where its files are worked on and judged.
+    """The installed dependencies of a checkout, for places and gates.
 
     In a sandbox they are seen at the checkout's own path, below a layer that is thrown away (`layers`). Without one
-    they are put into the place (`provide`). Either way commands there need `variables`. `tree` is, in every method,
-    the commit or tree that the mission starts from.
+    they are put into the place (`provide`). Either way commands there need `variables`. `tree` is, in every method, the
+    commit or tree that the mission starts from.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Dependencies:
         self._inside: dict[str, Path | None] = {}
 
     def paths(self, tree: str) -> tuple[str, ...]:
-        """Return where they lie, relative to the checkout and to every place. Snapshots leave them out."""
+        """Return their paths, relative to the checkout and to every place. Snapshots leave them out."""
         if tree not in self._found:
             files = self._files(tree)
             held = _folders(files)
@@ -89,7 +89,7 @@ class Dependencies:
         """Put them into a place, as the checkout has them now; return their paths.
 
         Nothing that is done to them in the place reaches the checkout. `notes` is a folder for what is remembered.
-        `anew=False`: what is there stays as it is, because whoever works there may have installed more.
+        `anew=False`: existing ones stay, because an agent may have installed more.
         """
         provided = tuple(path for path in self.paths(tree) if is_inside(place, place / path))
         for path in provided:
@@ -135,7 +135,7 @@ class Dependencies:
         return {name: value for name, value in changed.items() if value != self._env.get(name)}
 
     def import_folders(self, tree: str) -> list[str]:
-        """Return the folders of the tree that Python modules are imported from; none where it is no Python project.
+        """Return the folders of the tree that Python modules are imported from; none if it is no Python project.
 
         First in PYTHONPATH, they win over what an editable install names in the checkout.
         """

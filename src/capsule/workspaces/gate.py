@@ -1,4 +1,4 @@
-"""The gate: a folder that holds exactly the tree to be judged, and nothing an agent left lying about.
+"""The gate: a folder that holds exactly the tree to be judged, without leftovers of an agent.
 
     ~/.cache/capsule/gates/<repository>/<mission>/    the folder, in $XDG_CACHE_HOME where that is set
     <common>/capsule/private/<mission>+gate/git       its git directory
@@ -45,7 +45,7 @@ from capsule.workspaces.provision import Provisions, recall_paths, remember_path
 
 
 class Gate:
-    """One per mission, made when first asked for."""
+    """One per mission, made on first use."""
 
     def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions, *, mounted: bool) -> None:
         """`mounted`: commands run in a sandbox that shows the gate at the checkout's own path."""
@@ -113,14 +113,14 @@ class Gate:
         return TestSite(self.path, self.sandbox_paths(base), self._reports)
 
     def sandbox_paths(self, base: str) -> SandboxPaths:
-        """Say what a sandbox shows of it."""
+        """Return the paths that a sandbox shows of it."""
         at, paths = (self._git.root, mounted_paths) if self._mounted else (self.path, unmounted_paths)
         layers = self._provisions.dependencies.layers(base, at)
         shown = paths(self._git, self.path, self._private / "git", layers)
         return replace(shown, writable=(*shown.writable, str(self._reports), *self.caches.variables().values()))
 
     def remove(self) -> None:
-        """Take it away with all that belongs to it. Safe to repeat."""
+        """Remove it with all that belongs to it. Safe to repeat."""
         self._remove_former()
         self.caches.remove()
         folders = (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared)
@@ -171,7 +171,7 @@ class Gate:
             self._give_git_directory(base)
 
     def _give_git_directory(self, base: str) -> None:
-        """Make its git directory anew, so that nothing is left of an earlier run."""
+        """Make its git directory again, without leftovers of an earlier run."""
         make_own_folder(self._private.parent)
         remove_tree(self._private)
         fill_git_directory(self._git, self._private / "git", head=base, index=self._index)

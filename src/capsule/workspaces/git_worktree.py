@@ -1,4 +1,4 @@
-"""A mission's place: a linked worktree on a branch of its own, and the gate, where claims are checked.
+"""A mission's place: a linked worktree on its own branch, and the gate for checking claims.
 
     .capsule/worktrees/<id>/             the worktree
     refs/heads/capsule-<id>              the branch the agents commit to
@@ -8,19 +8,19 @@
     <common>/capsule/places/<id>/        our own index of the files, and notes: the base, copied files, set-ups
 
 **While an agent or a command is in it**, the worktree has a git directory of their own (`private_git`): in a sandbox
-that is what they see in the place of `.git`; without one, the worktree's `.git` file names it. Either way
-`git -C .capsule/worktrees/<id> status` works at any moment, also after kill -9.
+that is what they see in the place of `.git`; without one, the worktree's `.git` file names it. Either way `git -C
+.capsule/worktrees/<id> status` works at any moment, also after kill -9.
 
 The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base: what an
-agent does to the tracker's files, to settings or to another item's documents is dropped, and told.
+agent does to the tracker's files, to settings or to another item's documents is dropped, and reported.
 
 **Names are never believed.** The worktree's `.git` file is compared, not followed; HEAD is brought back to our branch
 before anything is named; a branch that no longer holds the base is put back, and its commits are salvaged.
 
-**Everything can be repeated.** Whoever holds the mission's lock may be killed at any point: the next call looks at what
-is there and completes it. The order matters in two places only. `prepare` makes the base ref before the branch and the
-folder, so whatever stands there without that ref is somebody else's. `rebase` writes its result down as a checkpoint
-before it touches a file, so a second try finds it and does not merge what is merged already.
+**Everything can be repeated.** The holder of the mission's lock may be killed at any point: the next call inspects and
+completes. The order matters in two places only. `prepare` makes the base ref before the branch and the folder, so a
+branch or folder without that ref is not ours. `rebase` writes its result down as a checkpoint before it touches a file,
+so a second try finds it and does not merge what is merged already.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from capsule.workspaces.trees import GitTrees, all_artefacts, graft, is_artefact
 from capsule.workspaces.tripwire import Tripwire
 
 _NAMED = 5
-"""How many paths a message names."""
+"""The most paths in a message."""
 _REBASED = "rebased onto "
 _PAPERS = (WORKLOG, ".capsule/output")
-"""What the pipeline keeps in a place; no base has it."""
+"""Files of the pipeline in a place; no base has them."""
 
 
 class GitWorktree:
@@ -86,8 +86,8 @@ class GitWorktree:
         missing_room: Callable[[], str] = str,
     ) -> None:
         """`mounted`: a sandbox shows place and gate at the checkout's own path. `confined`: a sandbox keeps agents to
-        the paths they are given, so nothing else is watched. `not_ours`: paths that are no part of this mission's work,
-        whatever its agents do there. `missing_room` says where the disk fills up."""
+        the paths they are given, so nothing else is watched. `not_ours`: paths outside of this mission's work, even if
+        its agents change them. `missing_room` reports a full disk."""
         self.path = git.root / ".capsule" / "worktrees" / mission
         self.branch = f"capsule-{mission}"
         self._git = git
@@ -119,9 +119,9 @@ class GitWorktree:
         self._gated = False
         """The gate was entered since the last checkpoint, by tests that can reach this place as well."""
         self._judged = ""
-        """The deliverable tree that was looked at last, while nobody but us has been at work since."""
+        """The last deliverable tree, while only we have worked since."""
         self._at_checkpoint = ""
-        """The checkpoint made last, while nobody has been at work since."""
+        """The last checkpoint, while nothing has worked since."""
 
     # Beginning
 
@@ -147,7 +147,7 @@ class GitWorktree:
         return [*warnings, *self._provide()]
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
-        """Refuse what is not ours: without our ref, all but a worktree registered here on a branch of our name."""
+        """Refuse a folder or branch that is not ours: without our ref, it must be registered here on our branch."""
         if tip and self._linked.whole():
             return self._git.merge_base(base, tip) or base
         if tip:
@@ -171,7 +171,7 @@ class GitWorktree:
         return [f"What was in {self.path} is kept as {kept}."] if kept else []
 
     def _provide(self) -> Sequence[str]:
-        """Add dependencies and copies, and run the set-up, where that has not been done yet; return warnings."""
+        """Add dependencies and copies, and run the set-up, if that was not done yet; return warnings."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         if not self._mounted:
@@ -208,7 +208,7 @@ class GitWorktree:
         self._take_over(self._require_whole())
 
     def _restore_git_pointer(self) -> None:
-        """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
+        """Point the worktree's `.git` at its own entry again, whatever an agent put there."""
         if self.path.is_dir() and (self._occupied or pointed_to(self.path / ".git") == self._private.path):
             entry = self._linked.entry()
             if entry and not self._mounted:
@@ -216,7 +216,7 @@ class GitWorktree:
         self._occupied = False
 
     def _take_over(self, entry: Path) -> None:
-        """Import what was committed in a git directory of its own, where there is one; HEAD is brought home later."""
+        """Import the commits of a private git directory, if there is one; HEAD is restored later."""
         remove_what_stops_git(self.path)
         if not self._private.path.is_dir():
             return
@@ -251,7 +251,7 @@ class GitWorktree:
         return self._put_back(checkpoint)
 
     def _put_back(self, checkpoint: Checkpoint) -> str:
-        """Make the place equal to a checkpoint, on the base that it has; return the ref of what would be lost."""
+        """Make the place equal to a checkpoint, on its current base; return the ref of what would be lost."""
         at_checkpoint, self._at_checkpoint, self._judged = self._at_checkpoint, "", ""
         if at_checkpoint == checkpoint.commit and self._linked.whole():
             return ""
@@ -358,7 +358,7 @@ class GitWorktree:
         return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        """Return a checkpoint's tree; rebuild it where git has removed it, as a ref keeps only its commit."""
+        """Return a checkpoint's tree; rebuild it if git has removed it, as a ref keeps only its commit."""
         if checkpoint.commit == checkpoint.head:
             return checkpoint.tree
         return self._deliverable(self._git.tree_in(checkpoint.commit))
@@ -438,14 +438,14 @@ class GitWorktree:
         return None
 
     def follow(self, checkpoint: Checkpoint) -> None:
-        """Stay: work that is merged at the end stands on its own base until then."""
+        """Do nothing: work that is merged at the end stays on its own base until then."""
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
         """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
     def salvage_and_reset(self, why: str) -> str:  # noqa: ARG002 (the adapter's)
-        """Leave everything: nothing gets to the user's branch before the merge."""
+        """Do nothing: the user's branch gets nothing before the merge."""
         return ""
 
     # Moving on to another base
@@ -468,7 +468,7 @@ class GitWorktree:
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
 
     def _rebuilt(self, tree: str, onto: str, message: str) -> str:
-        """Commit what was rebuilt on another commit; where nothing of it is left, return that commit."""
+        """Commit the rebuilt work on another commit; return that commit if nothing is left of it."""
         work, date = graft(self._git, tree, onto, self._artefacts), f"@{int(time.time())} +0000"
         if work == self._git.tree_in(onto):
             return onto
@@ -501,7 +501,7 @@ class GitWorktree:
         return "" if only_the_base else self._keep(tree, tips, why)
 
     def _take_over_the_last(self) -> MissionRefs:
-        """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
+        """Import commits of the place, and return its refs; refuse a place that is not ours."""
         self._restore_git_pointer()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
@@ -526,7 +526,7 @@ class GitWorktree:
         self._base_commit = ""
 
     def _refuse_a_strangers(self, standing: MissionRefs) -> None:
-        """Refuse a place without a base or a note of one, unless it is registered here and has a branch of our name."""
+        """Refuse a place without a base or a note of one, unless it is registered here on our branch."""
         ours = standing.base or self._refs.noted_base() or (standing.head and self._linked.entry())
         if os.path.lexists(self.path) and not ours:
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
@@ -554,9 +554,9 @@ class GitWorktree:
         return entry
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
-        """Return our branch's commit and the newest checkpoint; first bring HEAD home if the agent took it elsewhere.
+        """Return our branch's commit and the newest checkpoint; first restore HEAD if the agent moved it.
 
-        Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged.
+        Our branch takes HEAD's commits if they build on the base; others are salvaged.
         """
         git, base, standing = self._git, self._base(), self._refs.load(entry)
         if standing.home and git.is_ancestor(base, standing.head):
@@ -572,7 +572,7 @@ class GitWorktree:
         return chosen, standing.newest
 
     def _deliverable(self, everything: str, base: str = "") -> str:
-        """Return everything that is there, with artefacts and what is not ours as on the base, or on another one."""
+        """Return the tree of the whole place, with artefacts and foreign files as on the base, or another one."""
         git, base = self._git, base or self._base()
         key = (base, everything)
         if key not in self._delivered:
@@ -594,5 +594,5 @@ class GitWorktree:
         return any(found.kind != "D" for found in self._git.differences(than, there))
 
     def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
-        """Give a state a ref of its own; the same state is kept once."""
+        """Keep a state under a ref of its own; the same state once."""
         return keep_commit(self._git, self._mission, self.trees.commit(tree, parents, why), why)

@@ -1,9 +1,9 @@
-"""A linked worktree: registered with git, or made so, whatever state a crash or an agent left it in.
+"""A linked worktree: registered with git, or repaired from any state that a crash or an agent left.
 
 `git worktree add` killed half-way leaves a folder without an entry, an entry without a folder, or an entry that is
 locked and has no HEAD yet, and fails on all of them when run again. So we look first: either the worktree is whole, or
 its entry is taken away, its files are put aside, it is registered afresh, and the files are moved back. Each of these
-can be repeated. Putting files into a worktree is not this module's business.
+can be repeated. This module does not write a worktree's files.
 
 The entry is found by asking every `<common>/worktrees/*/gitdir` whether it means us. The worktree's own `.git` file
 says so too, but an agent can write that one as easily as any other file, so it is compared and never followed.
@@ -63,7 +63,7 @@ class LinkedWorktree:
                 yield entry, Path(os.path.normpath(entry / os.fsdecode(told)))
 
     def register_after_move(self) -> None:
-        """Register the worktree at its present path where the repository was moved or copied along with it since."""
+        """Register the worktree at its current path if the repository was moved or copied with it."""
         if self.entry() is not None:
             return
         for entry, told in self._entries():
@@ -76,7 +76,7 @@ class LinkedWorktree:
                 return
 
     def point_at(self, git_dir: Path) -> None:
-        """Make the worktree's `.git` a file that names this git directory, whatever stands there."""
+        """Make the worktree's `.git` a file that names this git directory, replacing anything else."""
         link = self.path / ".git"
         if link.is_dir() and not link.is_symlink():
             put_away_repository(self._git, link)
@@ -119,7 +119,7 @@ class LinkedWorktree:
             self._forget()
 
     def _listing(self) -> AbstractContextManager[None]:
-        """Hold the lock on git's list of worktrees: the last one that goes takes the folder away, and git makes it."""
+        """Hold the lock on git's list of worktrees: git creates its folder, and removes it with the last one."""
         return held(self._git.capsule_dir / "locks" / "worktrees.lock", _LOCK_WAIT)
 
     def _refuse_if_begun_elsewhere(self) -> None:
@@ -132,7 +132,7 @@ class LinkedWorktree:
                 raise Refused(f"{self.path.name} was begun in {home}.", f"Go on there: cd {shlex.quote(str(home))}")
 
     def _forget(self) -> None:
-        """Take the entry out of git's sight in one step: nothing would know one that is half removed."""
+        """Move the entry away in one step: a half-removed one would not be recognized."""
         remove_tree(self._leaving)
         entry = self.entry()
         if entry is not None:
@@ -144,7 +144,7 @@ class LinkedWorktree:
                 folder.rmdir()
 
     def _put_aside(self) -> None:
-        """Empty the folder, as git wants it. What an earlier try put aside and did not put back yet stays with it."""
+        """Empty the folder, as git requires. Files that an earlier try put aside stay with them."""
         if self.path.is_symlink() or not self.path.is_dir():
             self.path.unlink(missing_ok=True)
             return

@@ -1,4 +1,4 @@
-"""A mission's refs, read in one question, and the note of its base: they tell a place of ours from a stranger's."""
+"""A mission's refs, read at once, and the note of its base: they identify a place of ours."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class RefReader:
         self._note = note
 
     def load(self, entry: Path | None = None) -> MissionRefs:
-        """Return where they are, seen from inside the worktree if its entry is given."""
+        """Read the refs, from inside the worktree if its entry is given."""
         refs = self._git.refs(self.base, self.branch, self.checkpoint)
         base, head, newest = (refs.get(name, "") for name in (self.base, self.branch, self.checkpoint))
         home = bool(head) and f"refs/heads/{self._git.checked_out(entry)}" == self.branch
         return MissionRefs(base, head, newest, home)
 
     def note_base(self, base: str) -> None:
-        """Write the base down as well, for when an agent takes the ref away."""
+        """Note the base in a file, too, in case an agent removes the ref."""
         if self.noted_base() != base:
             self._note.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._note, base)
@@ -48,7 +48,7 @@ class RefReader:
         return head_bytes(self._note, _LONGEST_ID).decode(errors="replace")
 
     def put_base_back(self) -> str:
-        """Give the base of the note its ref again and return it; '' where there is none."""
+        """Restore the base ref from the note and return it; '' if there is none."""
         noted = self.noted_base()
         base = self._git.resolve(noted) if noted else ""
         if base:

@@ -1,6 +1,6 @@
 """A git directory of an agent's own, for as long as it works: it can commit, and change nothing of the repository.
 
-    <common>/capsule/private/<id>/git       what the place's `.git` means while an agent or a command is in it
+    <common>/capsule/private/<id>/git       the place's `.git` while an agent or a command is in it
     <common>/capsule/private/<id>/was       where the mission's branch stood then
     <common>/capsule/private/<id>/inside.*  the same in words that hold inside a sandbox: see `mounted_paths`
 

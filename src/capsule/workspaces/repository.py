@@ -1,4 +1,4 @@
-"""Facts about the repository that a mission is to start from. What follows from them is the commands' business."""
+"""Facts about the repository that a mission starts from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-rena
 
 
 def main_branch(git: Git, configured: str = "auto") -> str:
-    """Return the branch work is merged into: as configured, else as the remote has it, else by its usual names."""
+    """Return the branch that work is merged into: as configured, else the remote's, else by its usual names."""
     branches = [name.removeprefix("refs/heads/") for name in git.refs("refs/heads")]
     if configured not in ("", "auto"):
         if configured in branches:
@@ -32,7 +32,7 @@ def main_branch(git: Git, configured: str = "auto") -> str:
 
 
 def _head_of_origin(git: Git) -> str:
-    """Ask git only where there may be an answer: a ref that points to another one is always a file of its own."""
+    """Ask git only if there may be an answer: a symbolic ref is always a file of its own."""
     if not (git.common_dir / _ORIGIN / "HEAD").exists() and not (git.common_dir / "reftable").exists():
         return ""
     answer = git.repository("symbolic-ref", "--quiet", f"{_ORIGIN}/HEAD", ok=(0, 1, 128))
@@ -40,7 +40,7 @@ def _head_of_origin(git: Git) -> str:
 
 
 def refuse_if_gone(git: Git) -> None:
-    """Refuse where the branch that is checked out was deleted: a commit there would begin another history."""
+    """Refuse if the checked-out branch was deleted: a commit there would begin another history."""
     branch = git.checked_out()
     if branch and not git.ref(f"refs/heads/{branch}") and git.refs("refs"):
         hint = f"Make it again where it was: git branch {branch} COMMIT (git log --all lists what there is)"
@@ -71,7 +71,7 @@ def refuse_if_ahead(git: Git, base: str, into: str) -> None:
 
 
 def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
-    """Refuse unless the branch it is merged into is there, and holds what the mission started from."""
+    """Refuse unless the target branch exists and holds the commit that the mission started from."""
     tip = git.ref(f"refs/heads/{into}")
     if not tip:
         others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"

@@ -1,4 +1,4 @@
-"""Say whether worktrees and gates of more missions fit on the disk.
+"""Check whether worktrees and gates of more missions fit on the disk.
 
 A mission has the files of the project twice: in its worktree, beside the checkout, and in its gate, in the user's
 cache. What a set-up installs and tests build there is not known beforehand; `_BESIDES` stands for it.
@@ -16,12 +16,12 @@ from capsule.workspaces.gate import gates_folder
 
 _BESIDES = 200 << 20
 _PLENTY = 20 << 30
-"""Bytes for one mission: nobody has to count the files."""
+"""Bytes for one mission, without counting the files."""
 _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"))
 
 
 def missing_room(git: Git, env: Mapping[str, str], missions: int = 1) -> str:
-    """Return what to tell where so many more missions do not fit; '' where they do."""
+    """Return a warning if so many more missions do not fit; '' if they do."""
     free: dict[int, int] = {}
     folders: dict[int, list[Path]] = defaultdict(list)
     for wanted in (git.root, gates_folder(git, env)):

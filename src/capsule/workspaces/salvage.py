@@ -1,4 +1,4 @@
-"""Keep what would be lost: states under refs of their own, what no tree can hold on a shelf."""
+"""Keep what would be lost: states under refs, files that no tree can hold on a shelf."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDERS = ("refs/capsule/salvage/{}", "refs/capsule/salvage/{}+", "refs/capsule
 
 
 def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
-    """Return a ref that holds the commit. An agent can make refs too, so there is a second folder and a third."""
+    """Return a ref that holds the commit. An agent can make refs, too, so there are alternative folders."""
     *folders, last = (template.format(mission) for template in _FOLDERS)
     refs = git.refs(*folders, last)
     for name, oid in refs.items():
@@ -44,7 +44,7 @@ def put_away_repository(git: Git, dot_git: Path) -> None:
 
 
 def put_aside(git: Git, path: Path) -> str:
-    """Put it on the shelf and return where; a pipe, a socket or a device holds nothing to keep and goes: ''."""
+    """Put it on the shelf and return the path; remove a pipe, a socket or a device, and return ''."""
     kind = path.lstat().st_mode
     if stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind):
         return shelve(git, path, f"{path.name}-{os.urandom(4).hex()}")

@@ -33,7 +33,7 @@ _JUNIT = tuple(
     f"**/{folder}.xml"
     for folder in ("target/surefire-reports/TEST-*", "target/failsafe-reports/TEST-*", "build/test-results/**/*")
 )
-"""Where Maven and Gradle leave what they know of their tests."""
+"""The reports of Maven and Gradle."""
 _HEAD = 1024
 
 

@@ -1,4 +1,4 @@
-"""Naming all that is in a worktree, by an index of our own.
+"""Snapshots of a worktree, by an index of our own.
 
 What the agent staged, or flagged as unchanged, plays no part. Ignored files stay out, and so do copied ones, the
 outputs, and submodules: to look into a submodule git would run in there, by settings that an agent can write. The
@@ -39,7 +39,7 @@ _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular file
 
 
 class _CannotSnapshot(Exception):
-    """There is something in the worktree that a tree cannot say: a repository, or what git does not store."""
+    """The worktree holds something that a tree cannot hold: a repository, or what git does not store."""
 
     def __init__(self, paths: Sequence[bytes], *, nested: bool) -> None:
         super().__init__(", ".join(map(shown, paths)))
@@ -62,7 +62,7 @@ class Snapshots:
         self._submodules: dict[str, list[bytes]] = {}
 
     def to_judge(self, base: str) -> str:
-        """Return the tree as it is; raise WorkspaceBroken where a tree cannot say it."""
+        """Return the tree as it is; raise WorkspaceBroken if a tree cannot hold it."""
         with _judging():
             return self._take(base)
 
@@ -84,7 +84,7 @@ class Snapshots:
             return self._add_worklog(self._taken, base)
 
     def forget(self) -> None:
-        """Drop the index: whatever is in the worktree counts as unknown."""
+        """Drop the index: all files of the worktree count as unknown."""
         self._held = ("", _NOTHING)
         self.index.parent.mkdir(parents=True, exist_ok=True)
         self.index.unlink(missing_ok=True)
@@ -114,7 +114,7 @@ class Snapshots:
             write_atomically(file, self._git.read_blob(worklog.oid))
 
     def copy_index(self, target: Path) -> None:
-        """Hand what we know about the files to somebody else's index."""
+        """Copy our index over another one."""
         half = target.with_name(f"{target.name}.capsule")
         shutil.copy2(self.index, half)  # with its age: a younger one would hide edits made in the same second
         half.replace(target)
@@ -139,7 +139,7 @@ class Snapshots:
         return tree
 
     def _still_held(self) -> str:
-        """Return the tree that our index holds; '' where somebody else has written the index since."""
+        """Return the tree that our index holds; '' if another process has written the index since."""
         tree, stamp = self._held
         return tree if stamp == _stamp(self.index) else ""
 
@@ -166,7 +166,7 @@ class Snapshots:
         return self._git.entry_at(base, WORKLOG.encode()) is not None
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
-        """Stage these paths; where git names none that it stages otherwise than before, the tree is the same."""
+        """Stage these paths; if git stages none of them differently, the tree is the same."""
         command = ("add", "-A", "-v", "--ignore-errors", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
         held, self._held = self._still_held(), ("", _NOTHING)
         try:

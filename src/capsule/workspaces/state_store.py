@@ -1,17 +1,17 @@
 """A tracker's state, kept in files of the project: **commit first, then save**.
 
     build   the tip's tree, the work's paths, the own files as the assignments leave them: objects, nobody sees them
-    swap    the branch moves there by compare-and-swap; from this moment on the step is booked
+    swap    the branch moves there by compare-and-swap; from this moment on the step is recorded
     save    the files on disk, then the index, follow
 
-Killed before the swap, nothing has happened. Killed after it, there is a note of what was to be saved, and whoever
-opens the store next saves it before anything else: the disk is never behind the branch when somebody reads it in order
-to write. The same entry, written again, finds its trailer on the branch and adopts that commit. So saving is the only
-half that is ever done twice, and it is made of things that may be: the assignments are applied to the file *as it is
-on disk*, whoever wrote it last, and the index follows path by path.
+Killed before the swap, nothing has happened. Killed after it, there is a note of what to save, and the next process
+that opens the store saves it first: the disk is never behind the branch when somebody reads it in order to write. The
+same entry, written again, finds its trailer on the branch and adopts that commit. So saving is the only half that is
+ever done twice, and it is made of things that may be: the assignments are applied to the file *as it is on disk*,
+whoever wrote it last, and the index follows path by path.
 
-That is also how people and Capsule share a file. What somebody typed into it and did not commit is read, spliced into
-and committed along; what they type between the swap and the save is spliced into as well, and stays uncommitted.
+That is also how people and Capsule share a file. Uncommitted edits of a person are read, spliced into and committed
+along; what they type between the swap and the save is spliced into as well, and stays uncommitted.
 
 Own files are read and written as plain files only: a link in their place, or on the way there, is refused.
 """
@@ -50,14 +50,14 @@ Read = Callable[[str], bytes | None]
 Rewritten = tuple[Mapping[str, bytes], tuple[str, ...], tuple[str, ...]]
 """New content by path, new ids, and remarks for people."""
 Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], Rewritten]
-"""How the own files read, what is assigned, ids given before, the last number given → how they are to read."""
+"""(old content, assignments, ids given before, the last number) → new content."""
 
 Understand = Callable[[bytes], tuple[Mapping[str, Item], int]]
 """The items that a tracker's file holds, and the last number it gave."""
 
 LARGEST = 64 * 1024 * 1024
 _MOST_ROUNDS = 8
-"""How often the branch, or a file on disk, may change under us before we say that it is too busy."""
+"""How often the branch, or a file on disk, may change before we give up."""
 
 
 class _Branch(NamedTuple):
@@ -67,7 +67,7 @@ class _Branch(NamedTuple):
     tip: str
     """'' where there is no commit yet."""
     here: bool
-    """It is the one checked out in the project's own checkout."""
+    """It is checked out in the project's own checkout."""
 
     @property
     def parents(self) -> list[str]:
@@ -75,7 +75,7 @@ class _Branch(NamedTuple):
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """The content that the own files get, and how they read when it was made."""
+    """The new content of the own files, and the content it was made from."""
 
     read: Mapping[str, bytes | None]
     contents: Mapping[str, bytes]
@@ -92,11 +92,11 @@ class _Pending(msgspec.Struct, frozen=True):
     added: tuple[str, ...]
     assignments: tuple[Assignment, ...]
     home: str = ""
-    """The branch that was checked out then; '' in notes of earlier versions."""
+    """The branch that was checked out; '' in notes of earlier versions."""
 
 
 def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
-    """Open what tells a tracker how missions go: by commits, where it keeps its state in the project."""
+    """Open the state store of a tracker that keeps its state in the project."""
     if not tracker.traits.authoritative:
         return ClaimedState(tracker)
     committed = cast("CommittedTracker", tracker)
@@ -113,7 +113,7 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
 
 
 def commit_files(git: Git, own_files: Sequence[str], files: Mapping[str, bytes], message: str) -> str:
-    """Commit exactly these files to the branch that is checked out; '' where it has them all as they are."""
+    """Commit exactly these files to the branch that is checked out; '' if it has them already."""
     nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, (), ())  # noqa: E731
     store = GitStateStore(git, nothing, lambda _data: ({}, 0), own_files, SystemClock().now)
     return store.commit_files(files, message)
@@ -136,8 +136,8 @@ class GitStateStore(StateStore):
         item: Callable[[str], Item] | None = None,
         closed_as: Callable[[str], str] = lambda _item: "",
     ) -> None:
-        """`home`: the branch whose files lie in the checkout, where that is not the one that is checked out now.
-        `item` reads one from the tracker, `closed_as` why one was closed there."""
+        """`home`: the branch of the checkout's files, if another one is checked out now. `item` reads one from the
+        tracker, `closed_as` why one was closed there."""
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
@@ -177,7 +177,7 @@ class GitStateStore(StateStore):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove half-written files, which lie beside the ones they were to become."""
+        """Remove half-written files next to their targets."""
         ours = self._git.capsule_dir
         for folder in (self._git.root, ours, *ours.glob("places/*"), *(self._git.root / path for path in self._own)):
             if folder.is_dir() and not folder.is_symlink():
@@ -193,7 +193,7 @@ class GitStateStore(StateStore):
         return lambda onto: self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
-        """Write exactly these files and commit exactly them; '' where the branch has them all as they are."""
+        """Write exactly these files and commit exactly them; '' if the branch has them already."""
         with self._open():
             by = self._git.identity
             for path, content in files.items():
@@ -213,7 +213,7 @@ class GitStateStore(StateStore):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
-        """Work under the lock, with nothing left to be saved."""
+        """Work under the lock, after saving what a crash left."""
         with locked(self._git, "backlog"):
             if self._note.exists():
                 self._finish()
@@ -256,7 +256,7 @@ class GitStateStore(StateStore):
         return 0
 
     def _build(self, entry: StateCommit, branch: _Branch, draft: _Draft) -> str:
-        """Make the commit, on no branch yet; return '' where nothing differs."""
+        """Make the commit, on no branch yet; return '' if nothing differs."""
         git = self._git
         held = self._tree(branch)
         worked = self.combined(entry.work, branch.tip) if entry.work else held
@@ -272,7 +272,7 @@ class GitStateStore(StateStore):
         return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
 
     def combined(self, work: Checkpoint, tip: str) -> str:
-        """Return the tree of the branch with a step's work; Conflicts where both changed the same lines."""
+        """Return the tree of the branch with a step's work; raise Conflicts if both changed the same lines."""
         git, held = self._git, self._git.tree_in(tip)
         changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
         moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)} if tip != work.head else {}
@@ -288,7 +288,7 @@ class GitStateStore(StateStore):
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
     def _swap(self, branch: _Branch, commit: str) -> bool:
-        """Move the branch to the commit; return False where it has moved already."""
+        """Move the branch to the commit; return False if it has moved already."""
         with locked(self._git, "main"):
             return move_branch(self._git, branch.name, branch.tip, commit, apart=self._own, why="capsule: a step")
 
@@ -308,7 +308,7 @@ class GitStateStore(StateStore):
             self._note.unlink()
 
     def _settle(self, pending: _Pending, draft: _Draft | None = None) -> tuple[str, ...]:
-        """Have the files and the index follow a commit that is on its branch; return warnings."""
+        """Update files and index to a commit that is on its branch; return warnings."""
         self._save(pending.assignments, pending.added, draft)
         warnings = self._bring_along(pending.branch, pending.onto)
         self._note.unlink()
@@ -319,7 +319,7 @@ class GitStateStore(StateStore):
     ) -> tuple[str, ...]:
         """Write the own files as the assignments leave them; return the ids of new items.
 
-        A draft holds as long as the disk reads as it did when it was made; a file that changed since is read again.
+        A draft holds while the files are unchanged; a file that changed since is read again.
         """
         if self._git.checked_out() != self._home:  # on another branch: its files are none of ours
             return tuple(ids) or (draft.added if draft else ())

@@ -1,4 +1,4 @@
-"""Commits that say which step they belong to, so that whoever comes after a crash finds out whether one was made."""
+"""Commits that name their step, so that a step is found after a crash."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from capsule.system.git import Git
 
 STEP, ADDED = "Capsule-Step", "Capsule-Added"
 _FEW = 50
-"""How far back is looked where nobody says since when."""
+"""How far back to search without a starting commit."""
 
 
 def message_of(words: str, key: str, added: Sequence[str] = ()) -> str:
-    """Put the trailers in a last paragraph of their own: whatever the words hold, git reads no others."""
+    """Put the trailers in a last paragraph of their own: git reads no others, with any text before."""
     rows = [f"{STEP}: {key}", *([f"{ADDED}: {' '.join(added)}"] if added else [])]
     return f"{words.rstrip()}\n\n" + "\n".join(rows) + "\n"
 
 
 def find_step(git: Git, key: str, tip: str, since: str = "") -> tuple[str, tuple[str, ...]] | None:
-    """Find the newest commit of a step in what came after `since`, and the ids of the items it added.
+    """Find the newest commit of a step after `since`, and the ids of the items it added.
 
     An agent can write trailers too, but only into commits that a merge brings along.
     """
@@ -35,7 +35,7 @@ def find_step(git: Git, key: str, tip: str, since: str = "") -> tuple[str, tuple
 
 
 def _may_hold(git: Git, key: str, tip: str, since: str) -> bool:
-    """Tell whether one of these commits names the step at all, or not all of them can be looked at."""
+    """Tell whether one of these commits may name the step."""
     if tip and (git.common_dir / "shallow").exists():
         return True
     for _ in range(_FEW):

@@ -1,4 +1,4 @@
-"""A mission's place whose steps go to the user's branch one by one, each in a commit with the tracker's state.
+"""A mission's place whose steps are committed to the user's branch one by one, with the tracker's state.
 
 The place stands on a commit of that branch, its base. What its agents do is work until the step is recorded
 (`state_store`): then the branch has it, and the place is on that commit. Or until the step failed: then it is kept
@@ -6,11 +6,11 @@ under a ref, and the place is as before. Commits made in the place are not publi
 
 The branch moves while the place is worked in, by its user and by other missions. A phase starts from where the branch
 is by then: the work of an attempt that goes on is merged with it, and a file that both changed in the same lines is as
-on the branch. What becomes of the user's checkout is the business of `state_store` and `checkouts`.
+on the branch. `state_store` and `checkouts` update the user's checkout.
 
 The user's own hooks run as their git would run them: in the place, with an index that holds what is committed, by the
 project's shell, supervised and with its time-out. A hook that changes what was to be committed, or any file, counts as
-failed even if it is content: what was judged is not what would be committed. What a commit-msg hook writes into the
+failed even if it exits with 0: what was judged is not what would be committed. What a commit-msg hook writes into the
 message is not taken over.
 """
 
@@ -79,7 +79,7 @@ class StepwiseWorktree(GitWorktree):
         return kept
 
     def follow(self, checkpoint: Checkpoint) -> None:
-        """Move the place to where the branch is by now, with the work that the checkpoint holds."""
+        """Move the place to the branch's current commit, with the checkpoint's work."""
         if checkpoint.commit not in self.trees.began:
             self._move_base(checkpoint.head)
         if self._linked.whole() is None:
@@ -113,7 +113,7 @@ class StepwiseWorktree(GitWorktree):
         self._set_base(commit)
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
-        """Treat commits that an agent made in the place as work like the rest: HEAD stays on the base."""
+        """Treat an agent's commits in the place like other work: HEAD stays on the base."""
         head, newest = super()._settle_head(entry)
         base = self._base()
         if head != base:
@@ -144,7 +144,7 @@ class StepwiseWorktree(GitWorktree):
     # The user's hooks
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str]:
-        """Run the user's pre-commit and commit-msg hooks in the place; whether they agree, and what they printed."""
+        """Run the user's pre-commit and commit-msg hooks in the place; return whether they pass, and their output."""
         run = self._provisions.run_setup
         if run is None:
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
@@ -161,7 +161,7 @@ class StepwiseWorktree(GitWorktree):
         return passed, said
 
     def _hooks_among(self, tree: str, run: RunSetup) -> list[str]:
-        """Return the paths that the work changed and that are hooks; git is asked where it looks for them."""
+        """Return the hooks among the changed paths; git names their folder."""
         log = self._hook_log("hook-folder")
         run("git rev-parse --git-path hooks", self.path, log, None, None)
         folder = self.path / _end_of(log).rpartition("\n")[2]
@@ -209,8 +209,7 @@ class StepwiseWorktree(GitWorktree):
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
         """Return the work, for the commit that holds the tracker's state.
 
-        It is told against the commit that it was made on: the place may be on a newer one by now, where others have
-        changed papers of their own.
+        It is relative to its own base: the place may be on a newer commit by now, with changes of others.
         """
         commit, head, tree = checkpoint.commit, checkpoint.head, checkpoint.tree
         return Checkpoint(commit, head, tree if commit == head else self._deliverable(self._git.tree_in(commit), head))
@@ -244,7 +243,7 @@ class StepwiseWorktree(GitWorktree):
         raise Refused(f"{self._mission} follows {self.publishes_to} automatically ({onto[:10]} included).", hint)
 
     def _salvage(self, why: str) -> str:
-        """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""
+        """Keep what is in no commit of the branch: the files, or the last checkpoint if they are gone."""
         standing = self._take_over_the_last()
         base = self._base_commit = standing.base or self._refs.put_base_back()
         if not base:

@@ -1,4 +1,4 @@
-"""Trees: made from others (`graft`, `with_files`, `with_changes`, `merged`), and read for the engine (`GitTrees`)."""
+"""Make trees from others (`graft`, `with_files`, `with_changes`, `merged`), and read them (`GitTrees`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import ABSENT, CAPSULE, FILE, GITLINK, SUBTREE, Difference, TreeEntry, shown
 
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
-"""Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
+"""Paths that stay as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
 _PIECE = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
@@ -56,7 +56,7 @@ def with_files(git: Git, tree: str, files: Mapping[str, bytes], *, filtered: boo
 
 
 def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
-    """Return `tree`, with these changes made to it, and no other; GitFailed where a file would be a folder too."""
+    """Return `tree`, with these changes made to it, and no other; raise GitFailed if a file would also be a folder."""
     if not changes:
         return tree
     entries: list[tuple[list[bytes], TreeEntry | None]] = []
@@ -70,7 +70,7 @@ def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
 def _rebuilt(git: Git, tree: str, entries: list[tuple[list[bytes], TreeEntry | None]], *, strict: bool) -> str:
     """Return a folder with these entries, or without; '' where nothing is left, and for a folder that is not there.
 
-    What goes makes room for what comes, in whatever order. `strict`: no file takes the place of a folder, or a folder
+    Removed entries make room for new ones, in any order. `strict`: no file takes the place of a folder, or a folder
     that of a file.
     """
     rows = {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
@@ -107,8 +107,8 @@ def _collision(name: bytes) -> GitFailed:
 def merged(git: Git, base: str, onto: str, work: str, called: str = "") -> tuple[str, tuple[str, ...]]:
     """Merge the tree `work` into a commit as if both had come from `base`; the result, and the paths in conflict.
 
-    A branch may have lost the commit that the work is based on (it was amended, or undone). By history, what that
-    commit did would count as work and come back.
+    A branch may have lost the commit that the work is based on (it was amended, or undone). By history, the changes of
+    that commit would count as work and return.
     """
     commit = partial(git.commit_tree, by=CAPSULE, date="@0 +0000")
     if not git.is_ancestor(base, onto):
@@ -118,9 +118,9 @@ def merged(git: Git, base: str, onto: str, work: str, called: str = "") -> tuple
 
 
 class GitTrees:
-    """Answer from git's objects what trees hold and how they differ, without artefacts such as the tracker's files.
+    """Read and compare trees from git's objects, without artefacts such as the tracker's files.
 
-    `base` and `head` say where the mission started and stands.
+    `base` and `head` are the mission's first and current commit.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class GitTrees:
         return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != FILE}
 
     def added_files(self, tree: str) -> Sequence[AddedFile]:
-        """Look at the commits of the mission's branch too: they are merged with all they hold."""
+        """Include the commits of the mission's branch: they are merged with all they hold."""
         head, onto = self._head(), self._base()
         known, keys = self._added, [(onto, each) for each in (*self.trees_between(onto, head), tree)]
         self._added = {key: known[key] if key in known else self._added_by(*key) for key in dict.fromkeys(keys)}

@@ -1,4 +1,4 @@
-"""Notice an agent without a sandbox that leaves its place, and plants in the repository what would run as its user.
+"""Detect an agent without a sandbox that leaves its place and plants programs in the repository.
 
 Agents work in a git directory of their own, so one that stays in its place changes nothing here. One that does not can
 still write a hook, a filter or a setting that names a program, and the next `git status` that its user types would run
@@ -7,10 +7,10 @@ program, the files that redirect a repository, and those of the git directory of
 differ after it, the old bytes are put back, what was found goes on the shelf, and the mission needs a person.
 
 Everything else moves by itself while people and other missions work: branches, HEAD, the index, other settings,
-worktrees that come and go. None of it is held against anybody. Lock files that nobody holds are removed and told.
+worktrees that come and go. None of it counts as a breach. Lock files without a holder are removed and reported.
 
-**A crash changes nothing:** the copy is on the disk before the agent starts, and the next run that finds it, and nobody
-who is at work, compares before it does anything else.
+**A crash changes nothing:** the copy is on the disk before the agent starts, and the next run that finds it without a
+holder compares first.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH114, PTH115
@@ -43,12 +43,12 @@ _REDIRECTS = ("commondir", "objects/info/alternates", "objects/info/http-alterna
 _OUR_OWN = ("HEAD", "config", "config.worktree", "settings", "commondir", "info/attributes", "info/grafts")
 _SETTINGS = ("config", "config.worktree")
 _PLAIN = ("HEAD", "packed-refs", "index")
-"""A pipe in their place would keep every git waiting; what they say is nobody's business here."""
+"""A pipe in their place would block every git; their content is not watched."""
 _TO_THE_REPOSITORY = b"../..\n"
 
 
 class _Found(NamedTuple):
-    """The thing that stands at a path: `file`, `link`, `folder` or `other`, with its mode and content."""
+    """The entry at a path: `file`, `link`, `folder` or `other`, with its mode and content."""
 
     kind: str
     mode: int
@@ -56,7 +56,7 @@ class _Found(NamedTuple):
 
 
 class _Copy(msgspec.Struct, frozen=True):
-    """The repository's steering files before a phase, as they are written down; names byte by byte."""
+    """The recorded control files of the repository before a phase; names byte by byte."""
 
     files: dict[str, _Found]
     locks: tuple[str, ...]
@@ -93,7 +93,7 @@ class Tripwire:
         return tuple(self._breaches)
 
     def restore(self) -> Sequence[str]:
-        """Put back what was changed since `snapshot`; return one sentence for each breach so far."""
+        """Revert what was changed since `snapshot`; return one sentence for each breach so far."""
         if self._before is not None:
             found = [*self._bring_back_repository(), *self._compare(self._before)]
             self._breaches += [words for words in found if words not in self._breaches]
@@ -105,7 +105,7 @@ class Tripwire:
         return tuple(self._breaches)
 
     def restore_from(self, note: Path) -> list[str]:
-        """Put back what was changed since a copy that a killed run left; return the breaches."""
+        """Revert what was changed since a copy of a killed run; return the breaches."""
         try:
             before = msgspec.json.decode(read_regular(note, _LARGEST_NOTE), type=_Copy)
         except FileNotFoundError:  # its phase has ended meanwhile, or another run was quicker
@@ -116,7 +116,7 @@ class Tripwire:
         return ["Capsule's copy of git's settings and hooks was changed"] if strays else self._compare(before)
 
     def release(self) -> None:
-        """End the phase: until the next `snapshot` all of it is the user's again."""
+        """End the phase: until the next `snapshot` the user may change everything."""
         if self._before is not None:
             os.close(self._fd)
         self._before, self._fd, self._breaches = None, -1, []
@@ -124,7 +124,7 @@ class Tripwire:
             self._note.unlink(missing_ok=True)
 
     def notices(self) -> Sequence[str]:
-        """Return what was tidied up without a certain culprit, once."""
+        """Return, once, what was cleaned up without a known cause."""
         told, self._notices = self._notices, []
         return told
 
@@ -154,7 +154,7 @@ class Tripwire:
         yield from self._below("capsule/git/hooks")
 
     def _below(self, folder: str) -> Iterator[str]:
-        """Yield all that is no folder, such as a link in the place of one; follow no links, leave out samples."""
+        """Yield all files and links, without following links and without samples."""
         top = f"{self._common}/{folder}"
         if os.path.lexists(top) and (os.path.islink(top) or not os.path.isdir(top)):
             yield folder
@@ -174,7 +174,7 @@ class Tripwire:
                 yield from self._modules(name)
 
     def _children(self, folder: str) -> list[os.DirEntry[str]]:
-        """Return what lies in a folder, and nothing of what a link in its place leads to."""
+        """Return the entries of a folder; nothing for a link."""
         path = f"{self._common}/{folder}"
         with contextlib.suppress(OSError):
             if not os.path.islink(path):
@@ -183,7 +183,7 @@ class Tripwire:
         return []
 
     def _walk(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield everything below a folder; the system calls of a walk are most of what a look costs."""
+        """Yield everything below a folder; the system calls of a walk are most of its cost."""
         for entry in self._children(folder):
             name = f"{folder}/{entry.name}"
             yield name, entry
@@ -226,7 +226,7 @@ class Tripwire:
         return told
 
     def _unblock(self, before: _Copy) -> Iterator[str]:
-        """Take away what stands where git reads a file and is none; without a HEAD it would look for another `.git`."""
+        """Remove what is no file where git reads one; without a HEAD git would look for another `.git`."""
         for name in (*_PLAIN, *self._pipes("refs"), *self._pipes("logs"), *self._pipes("worktrees")):
             path, known = self._common / name, before.files.get(name)
             there = os.path.lexists(path)
@@ -244,7 +244,7 @@ class Tripwire:
                 _put(path, known)
 
     def _mend(self, name: str, before: _Found | None, now: _Found | None) -> str:
-        """Put one file back where its change is no ordinary use of git; return the breach in words, or ''."""
+        """Restore one file unless its change is ordinary use of git; return the breach in words, or ''."""
         path, leaf = self._common / name, name.rpartition("/")[2]
         if name in _PLAIN:
             return ""
@@ -290,7 +290,7 @@ class Tripwire:
         return one_line(f"settings in .git/{name} were changed: {', '.join(changed)}") + _kept_as(kept)
 
     def _bring_back_repository(self) -> list[str]:
-        """Move the repository back that was moved away; holding it open tells where it is now."""
+        """Move a repository back that was moved away; its open descriptor tells where it is."""
         path = self._common
         with contextlib.suppress(OSError):
             if os.path.samestat(path.lstat(), os.fstat(self._fd)):
@@ -311,7 +311,7 @@ class Tripwire:
 
 
 def check_after_a_crash(git: Git) -> None:
-    """Check what phases left whose end was not seen; leave missions that run to their own process."""
+    """Check the leftovers of phases without a recorded end; leave running missions to their own process."""
     folder = git.capsule_dir / "watched"
     for old in (*folder.glob("*.on"), *folder.glob("*.note")):  # of versions that watched more than they had to
         old.unlink(missing_ok=True)
@@ -358,7 +358,7 @@ def _put(path: Path, found: _Found) -> None:
 
 
 def _kept_as(kept: str) -> str:
-    """Say where it is kept; of a pipe, nothing is."""
+    """Name the path where it is kept; '' for a pipe."""
     return f" (kept as {one_line(kept)})" if kept else ""
 
 

@@ -1,4 +1,4 @@
-"""Put away what an earlier version left in the checkout: missions of a backlog used to work there."""
+"""Put away what an earlier version left in the checkout: backlog missions used to work there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capsule.workspaces.salvage import keep_commit
 
 
 def put_away_old_work(git: Git) -> list[str]:
-    """Keep what was in the checkout when a run of an earlier version was killed, and take it off the files.
+    """Keep the changes in the checkout of a killed run of an earlier version, and revert the files.
 
     Such a run wrote down that its agent was at work. The agent could change the tracker's files too, so they are as
     committed again. Returns the refs under which everything is kept.
