@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -50,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "soak: for `make soak`, the rest of a table of which `make check` and `make live` have a cross-section",
     ):
         config.addinivalue_line("markers", marker)
+    # A shell ignores SIGINT for what it starts in the background, and children inherit that: they would miss Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     daily = "not slow" in config.option.markexpr
     hypothesis.settings.load_profile("a fifth of the examples" if daily else "all examples")
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _memory_will_do():
