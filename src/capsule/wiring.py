@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.adapters import Agent, Observer, Place, Ran, Tracker
+from capsule.agents import _recording
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
@@ -34,6 +35,7 @@ from capsule.system.process import SupervisorClient, end_leftovers
 from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
+from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
@@ -47,8 +49,6 @@ from capsule.workspaces.trunk import GitTrunk
 
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
-    from capsule.trackers._backlog_edit import new_backlog  # noqa: PLC0415 - start-up
-
     return new_backlog()
 
 
@@ -280,17 +280,15 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
     """Return the services, with a recorder of what agents are given and do."""
-    from capsule.agents._recording import Recorder  # noqa: PLC0415 - start-up
-
-    recorder = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
+    recorder = _recording.Recorder(
+        file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over
+    )
     return replace(services, recorder=recorder)
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
     """Return the services, with a recording in place of every agent, and notes about it."""
-    from capsule.agents._recording import about  # noqa: PLC0415 - start-up
-
-    base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
+    base, head = str(_recording.about(file).get("base") or ""), project.git.resolve("HEAD")
     note = f"recorded from {base[:12]}, but HEAD is {head[:12]}: it may not fit."
     note = note if base not in ("", head) else ""
     return replace(services, agent=lambda _name, _model: services.agent("scripted", "")), note

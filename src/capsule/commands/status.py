@@ -39,7 +39,6 @@ from capsule.commands.item_table import (
 )
 from capsule.core.campaign import to_do, unfinished
 from capsule.core.item import Item, Status, as_shown
-from capsule.core.status import MissionStatus
 from capsule.project import Project, open_project
 from capsule.reports.style import Style, clean, fitted, output_width
 
@@ -107,31 +106,16 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     return _counts(to_do(items), work, waiting)
 
 
-def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
-    """List the missions that are running, by their locks, and those that were begun and are not running.
+def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Sequence[str]:
+    """List running missions, and those that have begun and are not running.
 
     `by_tracker`: the tracker itself has the phases of items and the halted ones.
     """
     pids = running(project, ids)
     begun = under_way(project, ids - pids.keys())
     if not (pids or begun):
-        return
-    from capsule.commands.watching import MissionReader  # noqa: PLC0415 - start-up: most often none is begun
-    from capsule.core.history import NOBODY  # noqa: PLC0415 - start-up
-    from capsule.reports.words import progress_words  # noqa: PLC0415 - start-up
-    from capsule.system.clock import SystemClock  # noqa: PLC0415 - start-up
+        return ()
+    from capsule.commands.mission_lines import mission_lines  # noqa: PLC0415 - start-up: usually no mission has begun
 
-    with MissionReader(project) as reader:
-        for run, progress in reader.progress(SystemClock().now()) if pids else ():
-            yield f"{run.status.sign} {clean(run.name)} {' · '.join(progress_words(progress))}"
-        for name, pid in pids.items():
-            history, sign = reader.history(name), MissionStatus.RUNNING.sign
-            doing = f"running (pid {pid})" if pid else "running"
-            if history.waiting or history.queued:
-                standing = reader.summary(name, "")
-                sign, doing = standing.status.sign, clean(standing.sentence)
-            yield f"{sign} {name} {doing}: capsule logs {name} -f"
-        for name, state in begun.items():
-            summary = reader.history(name).summary(NOBODY, "")
-            if state.begun or not by_tracker:
-                yield f"{summary.status.sign} {name} {clean(summary.sentence)} ({summary.next})"
+    shown = {name: state for name, state in begun.items() if state.begun or not by_tracker}
+    return mission_lines(project, pids, shown)

@@ -110,9 +110,7 @@ def _workspace_package(text: str) -> object:
 
 
 def _pyproject(text: str) -> object:
-    import tomllib  # noqa: PLC0415 - few missions change such a file
-
-    parsed = tomllib.loads(text)
+    parsed = toml_of(text)
     project: Any = parsed.get("project", {})
     tools: Any = parsed.get("tool", {})
     return {
@@ -130,14 +128,26 @@ def _pyproject(text: str) -> object:
 
 
 def _setup_cfg(text: str) -> object:
+    return {name: values for name, values in ini_of(text).items() if name.startswith("options")}
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """Parse TOML; raise ValueError for a faulty text."""
+    import tomllib  # noqa: PLC0415 - few missions change such a file
+
+    return tomllib.loads(text)
+
+
+def ini_of(text: str, **options: Any) -> dict[str, dict[str, str]]:
+    """Parse the sections of an INI file with these options of the parser; raise ValueError for a faulty text."""
     from configparser import ConfigParser, Error  # noqa: PLC0415 - few missions change such a file
 
-    parser = ConfigParser(interpolation=None)
+    parser = ConfigParser(interpolation=None, **options)
     try:
         parser.read_string(text)
     except Error as error:
         raise ValueError(str(error)) from error
-    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}
+    return {name: dict(parser[name]) for name in parser.sections()}
 
 
 _READERS = {"package.json": _package_json, "pyproject.toml": _pyproject, "setup.cfg": _setup_cfg}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -259,8 +260,6 @@ _PLAIN = (
 def changed_lines(before: bytes, after: bytes) -> set[int]:
     """Return the numbers, from 0, of the lines of the new text that the old one does not have there."""
     old, new = before.split(b"\n"), after.split(b"\n")
-    from difflib import SequenceMatcher  # noqa: PLC0415 - start-up
-
     matcher = SequenceMatcher(None, old, new, autojunk=len(new) > _LONG)
     return {n for kind, _, _, start, end in matcher.get_opcodes() if kind != "equal" for n in range(start, end)}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from capsule.core.detection import MAKEFILES
-from capsule.core.manifests import is_manifest
+from capsule.core.manifests import ini_of, is_manifest, toml_of
 
 Words = Collection[str]
 """All words of the test command and of the scripts that it reaches."""
@@ -93,18 +93,12 @@ _LOCKS = (
 # ---- Python
 
 
-def _toml(text: str) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - few missions change such a file
-
-    return tomllib.loads(text)
-
-
 _TASK_RUNNERS = {"hatch": "hatch", "poe": "poethepoet", "pdm": "pdm", "taskipy": "task", "rye": "rye"}
 
 
 @_part_of(r"pyproject\.toml")
 def _pyproject(text: str, words: Words) -> Part:
-    parsed = _toml(text)
+    parsed = toml_of(text)
     tools = _table(parsed, "tool")
     part: dict[str, Any] = {key: tools[key] for key in tools if key.startswith(_TEST_TOOLS)}
     part["entry points"] = _path(parsed, "project", "entry-points", "pytest11")
@@ -120,7 +114,7 @@ _TEST_GROUPS = r"(?i).*(?:test|dev|ci|lint|cover).*"
 
 
 def _pyproject_rest(text: str) -> object:
-    parsed = _toml(text)
+    parsed = toml_of(text)
     tools = _table(parsed, "tool")
     for key in [key for key in tools if key.startswith(_TEST_TOOLS)]:
         del tools[key]
@@ -145,14 +139,7 @@ def _pruned(value: Any) -> Any:
 
 @_part_of(r"setup\.cfg|tox\.ini")
 def _ini_part(text: str, words: Words) -> Part:
-    from configparser import ConfigParser, Error  # noqa: PLC0415 - few missions change such a file
-
-    parser = ConfigParser(interpolation=None, strict=False, default_section="")
-    try:
-        parser.read_string(text)
-    except Error as error:
-        raise ValueError(str(error)) from error
-    sections = {name: dict(parser[name]) for name in parser.sections()}
+    sections = ini_of(text, strict=False, default_section="")
     of_tox = ("tox", "testenv") if "tox" in words else ()
     names = ("tool:pytest", "pytest", "coverage", "nosetests", "unittest", "aliases", *of_tox)
     part: dict[str, Any] = {name: found for name, found in sections.items() if name.startswith(names)}
@@ -256,7 +243,7 @@ def _go_mod(text: str, _: Words) -> Part:
 
 @_part_of(r"Cargo\.toml")
 def _cargo_toml(text: str, _: Words) -> Part:
-    parsed = _toml(text)
+    parsed = toml_of(text)
     package, workspace = _table(parsed, "package"), _table(parsed, "workspace")
     part: dict[str, Any] = {key: package[key] for key in ("autotests", "autolib", "workspace") if key in package}
     targets = {"lib": [_table(parsed, "lib")], **{kind: parsed.get(kind, []) for kind in ("test", "bin", "example")}}
@@ -275,7 +262,7 @@ _TEST_TARGET = ("name", "path", "test", "required-features")
 @_part_of(r"\.cargo/config(?:\.toml)?")
 def _cargo_config(text: str, _: Words) -> Part:
     harmless = ("net", "registries", "registry", "source", "http", "term", "cargo-new", "patch")
-    return {key: value for key, value in _toml(text).items() if key not in harmless}
+    return {key: value for key, value in toml_of(text).items() if key not in harmless}
 
 
 # ---- make, CMake, Java and others
@@ -402,7 +389,7 @@ _RESTS: dict[str, Callable[[str], object]] = {
     "pyproject.toml": _pyproject_rest,
     "package.json": _package_json_rest,
     "go.mod": lambda text: sorted(_go_mod(text, ()).values()),
-    "Cargo.toml": lambda text: _without(_toml(text), "dev-dependencies", "test"),
+    "Cargo.toml": lambda text: _without(toml_of(text), "dev-dependencies", "test"),
     "pom.xml": lambda text: "".join(re.sub(_POM, "", re.sub(_POM_DEPENDENCY, "", text)).split()),
     "composer.json": lambda text: _without(_json(text or "{}"), "require-dev", "autoload-dev"),
     **dict.fromkeys(("Gemfile", "build.gradle", "build.gradle.kts"), lambda _: ""),

@@ -543,7 +543,7 @@ def _demanded(claim: Verification) -> Evidence | None:
 
 @_check("as-demanded", "the tests notice what they noticed before", runs=True)
 def _as_demanded(claim: Verification) -> Evidence | None:
-    """What tests noticed when a function of the base was broken on purpose, they still notice."""
+    """Tests still notice each mutant of the base that they noticed before."""
     tried = try_mutants(claim)
     if not tried:
         return None

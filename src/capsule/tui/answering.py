@@ -94,7 +94,7 @@ class AnswerForm(Dialog[str | None]):
 
     @property
     def draft(self) -> str:
-        """What was written, to be there again when somebody comes back."""
+        """Return the text, to be restored when the form is opened again."""
         return self._draft
 
     def _say(self, words: str) -> None:

@@ -132,7 +132,7 @@ class DemoView(CapsuleApp[bool]):
         self._over = True
 
     def _untold(self) -> Iterator[tuple[MissionSummary, Attempt]]:
-        """What ended and was not shown, the oldest first; only what an agent claimed."""
+        """List agents' attempts that ended and were not shown, the oldest first."""
         for view in sorted(self._board.missions, key=lambda each: each.began):
             for attempt in view.attempts:
                 if attempt.ended and attempt.agent and (view.mission, attempt.key) not in self._told:

@@ -66,7 +66,7 @@ class Reader:
 
     @property
     def last(self) -> Snapshot:
-        """What was seen last."""
+        """Return the last board."""
         return self._now
 
     async def snapshot(self, oldest: float = PULSE) -> Snapshot:

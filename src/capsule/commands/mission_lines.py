@@ -1,0 +1,32 @@
+"""Lines of `capsule status` about runs and missions: a module of its own, as most often there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from capsule.commands.watching import MissionReader
+from capsule.core.history import NOBODY
+from capsule.core.status import MissionStatus
+from capsule.project import Project
+from capsule.reports.style import clean
+from capsule.reports.words import progress_words
+from capsule.system.clock import SystemClock
+
+
+def mission_lines(project: Project, pids: Mapping[str, int], begun: Iterable[str]) -> list[str]:
+    """Describe runs and running missions, by their pids, then missions that have begun and are not running."""
+    lines = []
+    with MissionReader(project) as reader:
+        for run, progress in reader.progress(SystemClock().now()) if pids else ():
+            lines.append(f"{run.status.sign} {clean(run.name)} {' · '.join(progress_words(progress))}")
+        for name, pid in pids.items():
+            history, sign = reader.history(name), MissionStatus.RUNNING.sign
+            doing = f"running (pid {pid})" if pid else "running"
+            if history.waiting or history.queued:
+                standing = reader.summary(name, "")
+                sign, doing = standing.status.sign, clean(standing.sentence)
+            lines.append(f"{sign} {name} {doing}: capsule logs {name} -f")
+        for name in begun:
+            summary = reader.history(name).summary(NOBODY, "")
+            lines.append(f"{summary.status.sign} {name} {clean(summary.sentence)} ({summary.next})")
+    return lines
