@@ -66,7 +66,7 @@ class Reader:
 
     @property
     def last(self) -> Snapshot:
-        """Return the last board."""
+        """Return the last snapshot."""
         return self._now
 
     async def snapshot(self, oldest: float = PULSE) -> Snapshot:
