@@ -30,17 +30,17 @@ from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
 from capsule.system.folders import own_cache
-from capsule.system.neighbours import SLOT, Neighbours
 from capsule.system.process import SupervisorClient, end_leftovers
+from capsule.system.runner_slots import SLOT, Neighbours
 from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
 from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
+from capsule.workspaces.disk_space import missing_room
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
-from capsule.workspaces.room import missing_room
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.state_store import open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from capsule.commands.handed import actions_for, details_of, listing_of
+from capsule.commands.screen_actions import actions_for, details_of, listing_of
 from capsule.commands.watching import JournalWatcher, ask_to_stop
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Stopped
@@ -258,7 +258,7 @@ def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
     for name in ("COLUMNS", "ROWS"):
         monkeypatch.setenv(name, "30")
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
-    monkeypatch.setattr("capsule.commands.handed.in_a_browser", lambda: True)
+    monkeypatch.setattr("capsule.commands.screen_actions.in_a_browser", lambda: True)
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
 
 

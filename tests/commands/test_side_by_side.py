@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.event import Observed
-from capsule.system.neighbours import PORTS_EACH, PORTS_FROM, Neighbours
+from capsule.system.runner_slots import PORTS_EACH, PORTS_FROM, Neighbours
 from tests.costs import LONG
 
 from .conftest import ITEM, Project, honest, said

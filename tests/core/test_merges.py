@@ -9,8 +9,8 @@ from tests.told import Told
 
 from capsule.core.event import Batched, Event, HandedIn, Returned, Served
 from capsule.core.history import MissionSummary
+from capsule.core.merge_train import MergeTrain
 from capsule.core.merges import MergeResult, merge_records
-from capsule.core.train import MergeTrain
 
 MERGED, BACK, NOT = MergeResult.MERGED, MergeResult.WENT_BACK, MergeResult.NOT_MERGED
 

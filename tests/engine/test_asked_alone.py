@@ -10,7 +10,7 @@ import pytest
 
 from capsule.core.event import Observed
 from capsule.core.evidence import Colour, EvidenceStatus, Observation
-from capsule.system.neighbours import Neighbours
+from capsule.system.runner_slots import Neighbours
 
 from .conftest import GREEN_IF_CODE, PASS, Scene
 from .test_own_workflow import PREP, PUBLISH, WORK, flow

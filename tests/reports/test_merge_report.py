@@ -10,9 +10,9 @@ from tests.told import Told
 
 from capsule.core.event import Batched, Event, HandedIn, Returned, Served
 from capsule.core.history import MissionSummary
+from capsule.core.merge_train import MergeTrain
 from capsule.core.merges import merge_records
 from capsule.core.report import Report
-from capsule.core.train import MergeTrain
 from capsule.pages.report import page
 from capsule.reports.facts import report_facts
 from capsule.reports.markdown import markdown

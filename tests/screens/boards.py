@@ -24,8 +24,8 @@ from capsule.core.event import (
 )
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Blocked, Item, Status, with_holders
+from capsule.core.merge_train import MergeSummary, MergeTrain
 from capsule.core.signal import Verdict
-from capsule.core.train import MergeSummary, MergeTrain
 
 from .missions import DOING, NOT_GREEN, ONLY_TESTS, PID, RED, SENT_BACK, at, begun, ended, shown, started
 

@@ -27,7 +27,7 @@ from capsule.system.git import check_version
 from capsule.system.sandbox import level
 from capsule.wiring import SKILLS, uses_skills
 from capsule.workspaces import repository
-from capsule.workspaces.room import missing_room
+from capsule.workspaces.disk_space import missing_room
 
 
 class RunRequest(Struct, frozen=True):

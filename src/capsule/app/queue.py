@@ -36,7 +36,7 @@ from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services
 from capsule.system.machine import most_jobs
 from capsule.workspaces import repository
-from capsule.workspaces.room import missing_room
+from capsule.workspaces.disk_space import missing_room
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5

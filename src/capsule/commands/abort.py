@@ -12,7 +12,7 @@ import argparse
 from capsule.app.endings import abandon
 from capsule.commands.arguments import say, warn
 from capsule.commands.clean import merged_already
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.core.ledger import DECISION
 from capsule.project import Project, open_project
 

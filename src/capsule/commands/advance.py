@@ -19,7 +19,7 @@ import argparse
 from capsule.app.items import Moved
 from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, say, warn
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.core.item import status_and_phase
 from capsule.project import open_project
 

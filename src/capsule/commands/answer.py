@@ -32,9 +32,9 @@ from pathlib import Path
 from capsule.app.answers import AcceptedClaim, ClosedItem, Given, Reply, fitting, give, reply_in_words
 from capsule.commands import complete, unblock
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
+from capsule.commands.each_item import do_each, ids_and_words
 from capsule.commands.editor import can_edit, edited, text_of_file
 from capsule.commands.questions import open_questions
-from capsule.commands.several import do_each, ids_and_words
 from capsule.core.answer_form import read_form, render_form
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.core.inbox import Question

@@ -16,7 +16,7 @@ import argparse
 from capsule.app.moves import approve
 from capsule.commands import unblock
 from capsule.commands.arguments import text_of
-from capsule.commands.several import do_each
+from capsule.commands.each_item import do_each
 from capsule.project import open_project
 
 arguments = unblock.arguments

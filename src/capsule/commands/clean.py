@@ -12,7 +12,7 @@ import argparse
 
 from capsule.app.endings import EndedMission, abandon, clean_all, worktrees
 from capsule.commands.arguments import say, warn
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.core.errors import UsageError
 from capsule.project import Project, open_project
 from capsule.reports.style import clean

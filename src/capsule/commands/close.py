@@ -19,7 +19,7 @@ import argparse
 from capsule.app.moves import close
 from capsule.commands import complete
 from capsule.commands.arguments import text_of
-from capsule.commands.several import do_each
+from capsule.commands.each_item import do_each
 from capsule.project import open_project
 
 

@@ -17,7 +17,7 @@ import argparse
 
 from capsule.app.moves import Archived, complete
 from capsule.commands.arguments import commit_option, say, warn
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.project import open_project
 from capsule.reports.style import clean
 

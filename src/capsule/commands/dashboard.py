@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 from capsule.actions import Listing
 from capsule.commands.arguments import say, tell
-from capsule.commands.handed import actions_for, listing_of
 from capsule.commands.output import why_no_screen
+from capsule.commands.screen_actions import actions_for, listing_of
 from capsule.commands.watching import JournalWatcher
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, UsageError

@@ -16,7 +16,7 @@ from functools import partial
 from capsule.app.editing import depend
 from capsule.app.items import Moved
 from capsule.commands.arguments import ITEM_ID, commit_option, say, warn
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 

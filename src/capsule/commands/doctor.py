@@ -44,7 +44,7 @@ from capsule.adapters import Ran, Tracker
 from capsule.app.running import home_for_notifications
 from capsule.app.skills import skill_names
 from capsule.catalog import Catalog, adapters
-from capsule.commands.fixing import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
+from capsule.commands.doctor_fixes import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
 from capsule.commands.watching import MissionReader
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, UsageError
@@ -70,7 +70,7 @@ from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import SANDBOX_EXEC, level
 from capsule.wiring import SKILLS, agent_maker, try_tests
 from capsule.workspaces import repository
-from capsule.workspaces.room import missing_room
+from capsule.workspaces.disk_space import missing_room
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")

@@ -22,8 +22,8 @@ from capsule.app.editing import Edit, edit
 from capsule.app.items import Moved, find_item
 from capsule.app.moves import LEVELS, TYPES
 from capsule.commands.arguments import commit_option, plain, say, text_of, warn
+from capsule.commands.each_item import do_each, items_argument
 from capsule.commands.editor import can_edit, edited
-from capsule.commands.several import do_each, items_argument
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.project import Project, open_project
 from capsule.reports.style import clean

@@ -16,7 +16,7 @@ import argparse
 from capsule.app.editing import hold
 from capsule.app.items import Moved
 from capsule.commands.arguments import ITEM_ID, commit_option, say, text_of, warn
-from capsule.commands.several import do_each, ids_and_words
+from capsule.commands.each_item import do_each, ids_and_words
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 from capsule.reports.style import clean

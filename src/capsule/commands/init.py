@@ -28,7 +28,7 @@ from capsule.app.items import why_not_committed
 from capsule.app.skills import skill_file, skill_files
 from capsule.catalog import Catalog
 from capsule.commands.arguments import commit_option, say, tell, warn
-from capsule.commands.asking import ask, with_settings
+from capsule.commands.init_questions import ask, with_settings
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.plain_files import parse_yaml, read_plain
 from capsule.project import Project, open_project

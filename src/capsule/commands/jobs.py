@@ -18,7 +18,7 @@ from capsule.commands.arguments import say, tell
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 from capsule.system.machine import most_jobs
-from capsule.workspaces.room import missing_room
+from capsule.workspaces.disk_space import missing_room
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

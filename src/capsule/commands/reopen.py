@@ -20,7 +20,7 @@ from capsule.app.moves import unblock
 from capsule.app.undoing import reopen_archived
 from capsule.commands import unblock as unblocking
 from capsule.commands.arguments import say
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.core.errors import Refused
 from capsule.core.item import Status, status_and_phase
 from capsule.project import Project, open_project

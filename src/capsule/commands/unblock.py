@@ -21,7 +21,7 @@ import argparse
 
 from capsule.app.moves import Unblocked, unblock
 from capsule.commands.arguments import commit_option, say, text_of, warn
-from capsule.commands.several import do_each, items_argument
+from capsule.commands.each_item import do_each, items_argument
 from capsule.project import open_project
 
 

@@ -11,9 +11,9 @@ from capsule.core.errors import CapsuleError
 from capsule.core.event import Event, is_run
 from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
 from capsule.core.merge_queue import merge_stream
+from capsule.core.merge_train import MergeTrain
 from capsule.core.progress import RunProgress, progress_of
 from capsule.core.status import MissionStatus
-from capsule.core.train import MergeTrain
 from capsule.journals.sqlite import SqliteJournal
 from capsule.journals.watch import Watch
 from capsule.project import Project

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from capsule.commands.handed import actions_for
 from capsule.commands.logs import Output, Shelf
+from capsule.commands.screen_actions import actions_for
 from capsule.commands.watching import MissionReader, end_of
 from capsule.commands.web_forms import forms
 from capsule.core.errors import CapsuleError

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from capsule.core.history import MissionSummary, RunSummary, with_parts
+from capsule.core.merge_train import MergeSummary
 from capsule.core.status import MissionStatus
-from capsule.core.train import MergeSummary
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

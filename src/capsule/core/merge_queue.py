@@ -14,7 +14,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
-from capsule.core.folding import Folded, ReadEvents
+from capsule.core.stream_cache import Folded, ReadEvents
 
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""

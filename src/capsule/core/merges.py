@@ -13,9 +13,9 @@ import msgspec
 
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.merge_queue import merge_stream
+from capsule.core.merge_train import BatchTest, MergeTrain, Turn
 from capsule.core.stamps import seconds_between
 from capsule.core.status import Tone
-from capsule.core.train import BatchTest, MergeTrain, Turn
 
 
 class MergeResult(StrEnum):

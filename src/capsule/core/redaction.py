@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from capsule.core.sieve import MARK, without
+from capsule.core.secret_filter import MARK, without
 
 T = TypeVar("T")
 

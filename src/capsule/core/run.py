@@ -31,7 +31,7 @@ from capsule.core.event import (
     StopAsked,
     Taken,
 )
-from capsule.core.folding import Folded, ReadEvents
+from capsule.core.stream_cache import Folded, ReadEvents
 
 BREAKER = 2
 """The run stops after this many items in a row that used up their retries: the cause is not the items."""

@@ -42,7 +42,6 @@ from capsule.core.exam import joining
 from capsule.core.frozen import TEST_FILE
 from capsule.core.globs import is_test, matches
 from capsule.core.hazards import allowed_secrets, asks_if_tested, hazards
-from capsule.core.idle import idle_tests
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
 from capsule.core.mutants import BODY, works_outside_functions
@@ -66,6 +65,7 @@ from capsule.core.state import acceptance_key, other_kinds
 from capsule.core.syntax import parses, same_code
 from capsule.core.test_report import Result, TestReport
 from capsule.core.text import count, one_line
+from capsule.core.unreachable_tests import idle_tests
 from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
 from capsule.engine.mutants import (

@@ -48,7 +48,6 @@ from capsule.core.event import (
     Taken,
     Warned,
 )
-from capsule.core.folding import Folded
 from capsule.core.history import NOBODY, read_mission, read_run
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import BEFORE_WORKFLOW, tagged, values_at_entry
@@ -56,6 +55,7 @@ from capsule.core.run import OpenRun, agent_ended, followed_run
 from capsule.core.schedule import QueuePosition, choose, within_reach
 from capsule.core.state import MissionState, Step
 from capsule.core.status import MissionStatus
+from capsule.core.stream_cache import Folded
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed

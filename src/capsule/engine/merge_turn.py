@@ -19,8 +19,8 @@ from msgspec import Struct
 from capsule.adapters import Candidate
 from capsule.core.errors import Interrupted, LockHeld
 from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked
-from capsule.core.folding import Folded
 from capsule.core.merge_queue import MergeQueue, cars, merge_queue
+from capsule.core.stream_cache import Folded
 from capsule.engine.job import Job, note
 from capsule.services import Services
 

@@ -24,7 +24,7 @@ from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
-from capsule.engine.funds import require_funds
+from capsule.engine.budget import require_funds
 from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services

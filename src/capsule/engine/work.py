@@ -30,7 +30,7 @@ from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line, sentence
 from capsule.core.workflow import EXAM
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
-from capsule.engine.funds import funds, require_funds
+from capsule.engine.budget import funds, require_funds
 from capsule.engine.job import Job, Report, load_state, note, passed, sandbox, sent_back
 from capsule.engine.verification import TAIL, TRIES, no_result_of
 

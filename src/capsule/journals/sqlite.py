@@ -20,9 +20,9 @@ import msgspec
 from capsule.adapters import Beside, Journal
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode, encode, kind
-from capsule.core.folding import Folded
 from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
+from capsule.core.stream_cache import Folded
 from capsule.system.lock import FileLock, holder, is_locked
 
 _BUSY_SECONDS = 60

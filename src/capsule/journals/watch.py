@@ -31,7 +31,7 @@ from capsule.core.history import (
     Presence,
     RunSummary,
 )
-from capsule.core.train import MergeSummary, MergeTrain
+from capsule.core.merge_train import MergeSummary, MergeTrain
 from capsule.system.files import open_regular
 from capsule.system.supervisor import parent_of
 

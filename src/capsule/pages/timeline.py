@@ -16,9 +16,9 @@ from math import ceil
 from typing import NamedTuple
 
 from capsule.core.history import Attempt, Diff, MissionSummary
+from capsule.core.merge_train import BatchTest
 from capsule.core.merges import MergeRecord, Passage
 from capsule.core.stamps import moment
-from capsule.core.train import BatchTest
 from capsule.reports import words
 
 _MOST_BREAKS = 6

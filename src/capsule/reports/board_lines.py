@@ -14,6 +14,7 @@ from capsule.core.event import Waiting
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.findings import finding_line
 from capsule.core.history import Attempt, MissionSummary, RunSummary
+from capsule.core.merge_train import MergeSummary
 from capsule.core.merges import merge_records
 from capsule.core.outline import OutlineEntry
 from capsule.core.progress import progress_on
@@ -21,7 +22,6 @@ from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import sentence
-from capsule.core.train import MergeSummary
 from capsule.reports.style import clean
 from capsule.reports.words import (
     LET_PASS,

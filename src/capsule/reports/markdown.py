@@ -13,12 +13,12 @@ from capsule.core.event import cut
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
 from capsule.core.inbox import Question, needs_you
+from capsule.core.merge_train import BatchTest
 from capsule.core.merges import Passage
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.core.status import MissionStatus
 from capsule.core.text import count
-from capsule.core.train import BatchTest
 from capsule.reports import words
 from capsule.reports.style import folded, printable, shortened
 from capsule.reports.table import width_of

@@ -25,6 +25,7 @@ from capsule.core.history import (
     evidence_counts,
     run_counts,
 )
+from capsule.core.merge_train import BatchTest, Car, MergeSummary
 from capsule.core.merges import Passage
 from capsule.core.progress import RunProgress
 from capsule.core.proven import Proof, joined
@@ -34,7 +35,6 @@ from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, Tone, count_statuses
 from capsule.core.text import count, times
-from capsule.core.train import BatchTest, Car, MergeSummary
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 Row = TypeVar("Row")

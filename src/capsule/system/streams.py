@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from capsule.core.sieve import Sieve
+from capsule.core.secret_filter import Sieve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

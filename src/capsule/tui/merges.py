@@ -8,10 +8,10 @@ from typing import NamedTuple
 from textual.content import Content
 
 from capsule.core.board import Board
+from capsule.core.merge_train import Car, MergeSummary, Place
 from capsule.core.merges import MergeRecord, MergeResult, Passage, merge_records
 from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.status import MissionStatus
-from capsule.core.train import Car, MergeSummary, Place
 from capsule.reports.words import car_words, passage_words, queue_words
 from capsule.tui import drawing
 from capsule.tui.drawing import BUSY, FAINT, STRONG, row, text

@@ -19,8 +19,8 @@ from capsule.core.briefing import SandboxPaths
 from capsule.core.test_report import TestReport, read_report, readable
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, read_regular, tail_bytes
-from capsule.system.neighbours import Neighbours
 from capsule.system.process import Command, SupervisorClient
+from capsule.system.runner_slots import Neighbours
 from capsule.system.sandbox import Sandbox, at_its_own_path, sandbox_error
 from capsule.system.stop import Stop
 

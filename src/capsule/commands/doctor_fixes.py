@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from capsule.commands.arguments import parse, say, tell
-from capsule.commands.asking import installed_agents, with_settings
 from capsule.commands.init import CONFIG, IGNORE, ignoring
+from capsule.commands.init_questions import installed_agents, with_settings
 from capsule.core.errors import UsageError
 from capsule.plain_files import parse_yaml, read_plain
 from capsule.project import Project

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from capsule.core.sieve import MARK, Sieve, spans, without
+from capsule.core.secret_filter import MARK, Sieve, spans, without
 
 
 def sieved(secrets: list[str], pieces: list[str]) -> str:

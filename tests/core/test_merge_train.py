@@ -9,8 +9,8 @@ from tests.told import Told
 
 from capsule.core.event import Batched, Event, HandedIn, Queued, Served, Stacked
 from capsule.core.history import Presence, read_mission
+from capsule.core.merge_train import MergeTrain
 from capsule.core.status import MissionStatus
-from capsule.core.train import MergeTrain
 
 
 def at(second: int) -> str:

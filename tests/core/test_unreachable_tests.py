@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.idle import idle_tests
+from capsule.core.unreachable_tests import idle_tests
 
 TWICE = "class T:\n    def test_a(self):\n        assert f() == 1\n\n    def test_a(self):\n        assert g() == 2\n"
 LOWER = "package p\n\nfunc testA(t *testing.T) {\n\tt.Fatal(1)\n}\n"

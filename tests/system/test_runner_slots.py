@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from capsule.system.neighbours import PORT_BASE, PORTS_BELOW, PORTS_EACH, SLOT, Neighbours
+from capsule.system.runner_slots import PORT_BASE, PORTS_BELOW, PORTS_EACH, SLOT, Neighbours
 from tests.costs import LONG
 
 TAKE = """
-import sys, time; from pathlib import Path; from capsule.system.neighbours import Neighbours
+import sys, time; from pathlib import Path; from capsule.system.runner_slots import Neighbours
 print(Neighbours(Path(sys.argv[1])).slot, flush=True)
 time.sleep(300)
 """

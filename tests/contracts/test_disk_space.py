@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from capsule.system.git import Git
+from capsule.workspaces.disk_space import missing_room
 from capsule.workspaces.git_worktree import GitWorktree
-from capsule.workspaces.room import missing_room
 
 from ..conftest import Repo
 
