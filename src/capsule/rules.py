@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from capsule.catalog import Catalog, listing
 from capsule.core.decide import Guardrails
-from capsule.core.detection import Snapshot, detect, globs_for
+from capsule.core.detection import TreeFiles, detect, globs_for
 from capsule.core.errors import SettingsError
 from capsule.core.event import Policy
 from capsule.core.frozen import reach
@@ -105,13 +105,13 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
     return test, globs, in_sources
 
 
-def _tree_at(project: Project, base: str) -> Snapshot:
+def _tree_at(project: Project, base: str) -> TreeFiles:
     files = frozenset(entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True))
 
     def read(path: str) -> str:
         return (project.git.read_file(base, path) or b"").decode(errors="replace") if path in files else ""
 
-    return Snapshot(files, read)
+    return TreeFiles(files, read)
 
 
 def behind_tests(project: Project, base: str, command: str) -> str:

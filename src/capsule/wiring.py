@@ -31,13 +31,13 @@ from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
 from capsule.system.folders import own_cache
 from capsule.system.process import SupervisorClient, end_leftovers
-from capsule.system.runner_slots import SLOT, Neighbours
+from capsule.system.runner_slots import SLOT, RunnerSlots
 from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
 from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
-from capsule.workspaces.disk_space import missing_room
+from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
@@ -162,12 +162,12 @@ def open_services(
         end_leftovers(project.registry)
     exported = {"CAPSULE_REPOSITORY": str(project.git.common_dir)}
     with (
-        closing(Neighbours(own_cache(project.env))) as neighbours,
+        closing(RunnerSlots(own_cache(project.env))) as slots,
         _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        shell = _shell(project, supervisor, stop, sandbox, neighbours)
+        shell = _shell(project, supervisor, stop, sandbox, slots)
         agents = partial(agent_maker, settings, project.root, supervisor, stop, model=model, sandbox=sandbox)
         yield Services(
             tracker=tracker,
@@ -185,7 +185,7 @@ def open_services(
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
-            exported=lambda: exported if dry else {**exported, **neighbours.variables()},
+            exported=lambda: exported if dry else {**exported, **slots.variables()},
             limits=Limits(
                 settings.execution.phase_timeout_minutes * 60,
                 settings.execution.idle_timeout_minutes * 60,
@@ -211,7 +211,7 @@ def _shell(
     supervisor: SupervisorClient,
     stop: Stop | None,
     sandbox: Sandbox | None,
-    neighbours: Neighbours | None = None,
+    slots: RunnerSlots | None = None,
 ) -> SupervisedShell:
     """Make the shell for the project's own commands."""
     settings, inside_a_mission = project.settings, SLOT in project.env
@@ -223,7 +223,7 @@ def _shell(
         at_checkout_path=settings.confinement.at_checkout_path,
         own_network=settings.confinement.test_network == "own" and isinstance(sandbox, Bubblewrap),
         # The mission around it has its turn, which those behind it in the line wait for.
-        neighbours=None if inside_a_mission else neighbours,
+        slots=None if inside_a_mission else slots,
     )
 
 
@@ -243,7 +243,7 @@ def _places(
             mounted=sandbox is not None and sandbox.level.mounts,
             confined=sandbox is not None and sandbox.level.proven,
             not_ours=partial(is_of_another_item, mission) if tracker.traits.documents else lambda _path: False,
-            missing_room=partial(missing_room, project.git, project.env),
+            disk_shortage=partial(disk_shortage, project.git, project.env),
         )
 
     return place
@@ -254,7 +254,7 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
     with (
         tempfile.TemporaryDirectory() as folder,
         SupervisorClient(secrets=project.redactor.spellings) as supervisor,
-        closing(Neighbours(own_cache(project.env))) as neighbours,
+        closing(RunnerSlots(own_cache(project.env))) as slots,
     ):
         sandbox = find_sandbox(project.settings, project.env, (project.root, project.git.common_dir))
         shell = _shell(project, supervisor, None, sandbox)
@@ -266,7 +266,7 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
             place, paths, reports = gate.site(base, base, {})
             at = project.root if mounted else place
             env = {**provisions.dependencies.variables(base, at, place, judged=True), **gate.caches.variables()}
-            env |= neighbours.variables()
+            env |= slots.variables()
             log, junit = Path(folder, "tests.log"), project.settings.evidence.report
             ran = shell.run(
                 command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports, junit=junit

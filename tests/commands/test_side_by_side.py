@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.event import Observed
-from capsule.system.runner_slots import PORTS_EACH, PORTS_FROM, Neighbours
+from capsule.system.runner_slots import PORTS_EACH, PORTS_FROM, RunnerSlots
 from tests.costs import LONG
 
 from .conftest import ITEM, Project, honest, said
@@ -24,7 +24,7 @@ def test_agents_and_tests_of_a_mission_have_the_same_slot_and_ports(a_project: P
     told = tmp_path / "told"
     write = {"answer": "42\n"}
     a_project.play(honest(execute=[said("PASS", run=[f"{NUMBERS} >> {told}.agent"], write=write)]))
-    with closing(Neighbours(a_project.home / ".cache" / "capsule")) as other:
+    with closing(RunnerSlots(a_project.home / ".cache" / "capsule")) as other:
         assert other.slot == 0
         answer = a_project.run(CAPSULE_EVIDENCE__TEST=f"{NUMBERS} >> {told}.tests; sh tests/all.sh")
     assert answer.code == 0, answer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.detection import ANY_TESTS, Detection, Snapshot, detect, globs_for
+from capsule.core.detection import ANY_TESTS, Detection, TreeFiles, detect, globs_for
 
 
-def snapshot(files: dict[str, str]) -> Snapshot:
-    return Snapshot(frozenset(files), lambda path: files.get(path, ""))
+def snapshot(files: dict[str, str]) -> TreeFiles:
+    return TreeFiles(frozenset(files), lambda path: files.get(path, ""))
 
 
 PROJECTS: dict[str, tuple[dict[str, str], str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.detection import ANY_TESTS, Snapshot
+from capsule.core.detection import ANY_TESTS, TreeFiles
 from capsule.core.evidence import Colour
 from capsule.core.frozen import Judges, inner_tests, is_in_tests, reach, sources_alone
 from capsule.core.test_runs import colour_of
@@ -12,8 +12,8 @@ from capsule.core.test_runs import colour_of
 Files = dict[str, str]
 
 
-def snapshot(files: Files) -> Snapshot:
-    return Snapshot(frozenset(files), lambda path: files.get(path, ""))
+def snapshot(files: Files) -> TreeFiles:
+    return TreeFiles(frozenset(files), lambda path: files.get(path, ""))
 
 
 def judges(before: Files, now: Files, command: str = "make test", collected: tuple[str, ...] = ()) -> Judges:

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from capsule.core.secret_filter import MARK, Sieve, spans, without
+from capsule.core.secret_filter import MARK, SecretFilter, spans, without
 
 
 def sieved(secrets: list[str], pieces: list[str]) -> str:
-    sieve = Sieve([secret.encode() for secret in secrets])
+    sieve = SecretFilter([secret.encode() for secret in secrets])
     return (b"".join(sieve.through(piece.encode()) for piece in pieces) + sieve.rest()).decode()
 
 
@@ -44,11 +44,11 @@ def test_a_secret_that_comes_byte_by_byte_is_found() -> None:
 
 
 def test_what_cannot_be_the_beginning_of_a_secret_goes_on_at_once() -> None:
-    assert Sieve([b"hunter2222"]).through(b"progress: 10 %\r") == b"progress: 10 %\r"
+    assert SecretFilter([b"hunter2222"]).through(b"progress: 10 %\r") == b"progress: 10 %\r"
 
 
 def test_what_could_be_one_waits_and_goes_on_when_it_is_none() -> None:
-    sieve = Sieve([b"hunter2222"])
+    sieve = SecretFilter([b"hunter2222"])
     assert sieve.through(b"the hunt") == b"the "
     assert sieve.through(b"ing season") == b"hunting season"
 
@@ -63,7 +63,7 @@ def test_a_short_secret_at_the_end_that_could_become_a_longer_one_is_not_shown()
 
 
 def test_an_endless_run_of_overlapping_secrets_is_not_kept() -> None:
-    sieve = Sieve([b"aaaaaaaa"])
+    sieve = SecretFilter([b"aaaaaaaa"])
     out = b"".join(sieve.through(b"a" * 1000) for _ in range(100))
     assert len(sieve._held) < 8
     assert b"a" not in out.replace(MARK.encode(), b"")

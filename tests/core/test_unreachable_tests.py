@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.unreachable_tests import idle_tests
+from capsule.core.unreachable_tests import unreachable_tests
 
 TWICE = "class T:\n    def test_a(self):\n        assert f() == 1\n\n    def test_a(self):\n        assert g() == 2\n"
 LOWER = "package p\n\nfunc testA(t *testing.T) {\n\tt.Fatal(1)\n}\n"
@@ -22,8 +22,8 @@ INSIDE = f"pub fn f() {{ panic!() }}\n\n#[cfg(test)]\nmod tests {{\n    {UNMARKE
     ],
 )
 def test_a_test_that_cannot_run_is_named(path: str, text: str, said: str) -> None:
-    assert idle_tests({path: text.encode()}, {}) == [said]
-    assert idle_tests({path: text.encode()}, {path: text.encode()}) == []
+    assert unreachable_tests({path: text.encode()}, {}) == [said]
+    assert unreachable_tests({path: text.encode()}, {path: text.encode()}) == []
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_a_test_that_cannot_run_is_named(path: str, text: str, said: str) -> Non
     ],
 )
 def test_what_runs_or_is_called_is_not_named(path: str, text: str) -> None:
-    assert idle_tests({path: text.encode()}, {}) == []
+    assert unreachable_tests({path: text.encode()}, {}) == []

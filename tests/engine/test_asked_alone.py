@@ -10,7 +10,7 @@ import pytest
 
 from capsule.core.event import Observed
 from capsule.core.evidence import Colour, EvidenceStatus, Observation
-from capsule.system.runner_slots import Neighbours
+from capsule.system.runner_slots import RunnerSlots
 
 from .conftest import GREEN_IF_CODE, PASS, Scene
 from .test_own_workflow import PREP, PUBLISH, WORK, flow
@@ -34,9 +34,9 @@ def spoilt(tmp_path: Path) -> Spoil:
 
 
 @pytest.fixture
-def another(tmp_path: Path) -> Iterator[Neighbours]:
+def another(tmp_path: Path) -> Iterator[RunnerSlots]:
     """Another mission that runs on this machine."""
-    with closing(Neighbours(tmp_path / "cache" / "capsule")) as other:
+    with closing(RunnerSlots(tmp_path / "cache" / "capsule")) as other:
         assert other.slot == 0
         yield other
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.detection import Snapshot
+from capsule.core.detection import TreeFiles
 from capsule.core.evidence import Colour
 from capsule.core.frozen import reach
 from capsule.core.test_runs import colour_of
@@ -63,7 +63,7 @@ def play(folder: Path, name: str, case: str, wrapper: str) -> tuple[str, list[st
     files = [
         path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file() and path.stat().st_size < _SMALL
     ]
-    behind = reach(command, Snapshot(frozenset(files), lambda path: (tree / path).read_text(errors="replace"))).text
+    behind = reach(command, TreeFiles(frozenset(files), lambda path: (tree / path).read_text(errors="replace"))).text
     colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     shown = colour in (Colour.GREEN, Colour.RED, Colour.EMPTY) and ran.report.complete and ran.report.results
     by_name = " by name" if shown else ""

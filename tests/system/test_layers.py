@@ -214,8 +214,8 @@ def test_a_layered_command_dies_with_whoever_started_it(room: Room, dependencies
 @needs_layers
 def test_what_a_killed_run_left_is_removed_by_the_next(room: Room, dependencies: SandboxPaths, scratch: Path) -> None:
     code = (
-        "import sys\nfrom capsule.system.layers import laid\n"
-        "with laid(sys.argv[2:], sys.argv[1], copy=False) as found:\n"
+        "import sys\nfrom capsule.system.layers import mounted_layers\n"
+        "with mounted_layers(sys.argv[2:], sys.argv[1], copy=False) as found:\n"
         "    print(found.folder, flush=True)\n    sys.stdin.read()\n"
     )
     argv = [sys.executable, "-c", code, BUBBLEWRAP, str(room.root / ".venv")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.errors import Interrupted, LockHeld
-from capsule.system.lock import FileLock, Line, held, holder
+from capsule.system.lock import FileLock, WaitingLine, held, holder
 from capsule.system.stop import Stop
 from tests.costs import LONG
 
@@ -168,7 +168,7 @@ def test_what_is_written_down_after_a_stop_is_waited_for(path: Path, start: Star
 
 
 def test_many_share_a_turn_and_one_who_wants_to_be_alone_is_not_passed_by(path: Path) -> None:
-    line, told = Line(path), list[str]()
+    line, told = WaitingLine(path), list[str]()
 
     def come(name: str, *, shared: bool) -> threading.Thread:
         def stay() -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from capsule.system.runner_slots import PORT_BASE, PORTS_BELOW, PORTS_EACH, SLOT, Neighbours
+from capsule.system.runner_slots import PORT_BASE, PORTS_BELOW, PORTS_EACH, SLOT, RunnerSlots
 from tests.costs import LONG
 
 TAKE = """
-import sys, time; from pathlib import Path; from capsule.system.runner_slots import Neighbours
-print(Neighbours(Path(sys.argv[1])).slot, flush=True)
+import sys, time; from pathlib import Path; from capsule.system.runner_slots import RunnerSlots
+print(RunnerSlots(Path(sys.argv[1])).slot, flush=True)
 time.sleep(300)
 """
 Take = Callable[[], "subprocess.Popen[str]"]
@@ -51,38 +51,38 @@ def test_no_two_living_runners_have_the_same_slot_and_a_killed_one_gives_it_back
     killed.kill()
     killed.wait()
     assert said(take()) == 2
-    with closing(Neighbours(tmp_path)) as last:
+    with closing(RunnerSlots(tmp_path)) as last:
         assert last.slot == 6
 
 
 @pytest.mark.promise("side-by-side.slots")
 def test_ports_of_two_slots_do_not_meet_nor_those_of_the_kernel(tmp_path: Path) -> None:
-    with closing(Neighbours(tmp_path)) as one, closing(Neighbours(tmp_path)) as other:
+    with closing(RunnerSlots(tmp_path)) as one, closing(RunnerSlots(tmp_path)) as other:
         bases = [int(each.variables()[PORT_BASE]) for each in (one, other)]
         assert [each.variables()[SLOT] for each in (one, other)] == ["0", "1"]
     assert bases[1] - bases[0] == PORTS_EACH
     with ExitStack() as many:
-        all_of_them = [many.enter_context(closing(Neighbours(tmp_path))).variables() for _ in range(130)]
+        all_of_them = [many.enter_context(closing(RunnerSlots(tmp_path))).variables() for _ in range(130)]
     last = max(int(each[PORT_BASE]) for each in all_of_them if PORT_BASE in each)
     assert last + PORTS_EACH <= PORTS_BELOW
     assert [each[SLOT] for each in all_of_them] == [str(number) for number in range(130)]
 
 
 def test_a_slot_is_taken_when_it_is_asked_for_and_given_back(tmp_path: Path) -> None:
-    with closing(Neighbours(tmp_path)), closing(Neighbours(tmp_path)) as other:
+    with closing(RunnerSlots(tmp_path)), closing(RunnerSlots(tmp_path)) as other:
         assert other.slot == 0
-    with closing(Neighbours(tmp_path)) as again:
+    with closing(RunnerSlots(tmp_path)) as again:
         assert again.slot == 0
 
 
 @pytest.mark.promise("side-by-side.asked-alone")
 def test_whoever_was_at_work_meanwhile_is_noticed(tmp_path: Path, take: Take) -> None:
-    with closing(Neighbours(tmp_path)) as ours:
+    with closing(RunnerSlots(tmp_path)) as ours:
         with ours.turn(alone=False) as had_company:
             pass
         assert not had_company()
         with ours.turn(alone=False) as had_company:  # one that came and went
-            with closing(Neighbours(tmp_path)) as short:
+            with closing(RunnerSlots(tmp_path)) as short:
                 assert short.slot
             assert had_company()
         before = take()
@@ -102,7 +102,7 @@ def test_one_that_is_asked_alone_waits_for_the_others_and_they_for_it(tmp_path: 
 
     def stay(name: str, *, alone: bool) -> threading.Thread:
         def have_a_turn() -> None:
-            with closing(Neighbours(tmp_path)) as one, one.turn(alone=alone):
+            with closing(RunnerSlots(tmp_path)) as one, one.turn(alone=alone):
                 told.append(f"{name} begins")
                 time.sleep(0.1)
                 told.append(f"{name} ends")
@@ -111,7 +111,7 @@ def test_one_that_is_asked_alone_waits_for_the_others_and_they_for_it(tmp_path: 
         thread.start()
         return thread
 
-    with closing(Neighbours(tmp_path)) as first, first.turn(alone=False):
+    with closing(RunnerSlots(tmp_path)) as first, first.turn(alone=False):
         threads = [stay("alone", alone=True)]
         deadline = time.monotonic() + LONG
         while len(list((tmp_path / "tests.line").iterdir())) < 3 and time.monotonic() < deadline:

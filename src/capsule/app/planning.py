@@ -27,7 +27,7 @@ from capsule.system.git import check_version
 from capsule.system.sandbox import level
 from capsule.wiring import SKILLS, uses_skills
 from capsule.workspaces import repository
-from capsule.workspaces.disk_space import missing_room
+from capsule.workspaces.disk_space import disk_shortage
 
 
 class RunRequest(Struct, frozen=True):
@@ -124,7 +124,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         retries=request.max_retries,
         rebase=request.rebase,
     )
-    room = "" if going_on else missing_room(project.git, project.env)
+    room = "" if going_on else disk_shortage(project.git, project.env)
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
     told += (room,) if room else ()
     return MissionPlan(project, words, state, order, told)

@@ -36,7 +36,7 @@ from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services
 from capsule.system.machine import most_jobs
 from capsule.workspaces import repository
-from capsule.workspaces.disk_space import missing_room
+from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5
@@ -73,7 +73,7 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     """Open the services, set up the run in it, and work through its items."""
     project, tracker = run.project, run.project.tracker
     tracker.items()  # its warnings are there once it was read
-    room = missing_room(project.git, project.env, jobs_of(project))
+    room = disk_shortage(project.git, project.env, jobs_of(project))
     notes = (*project.loaded.warnings, *tracker.warnings, *([room] if room else ()))
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()

@@ -39,7 +39,7 @@ _MOST = 1000
 _MOST_FOR_AN_ITEM = 20_000
 
 
-class Verb(NamedTuple):
+class UndoableCommit(NamedTuple):
     """A commit that a verb made, or one that archived an item."""
 
     commit: str
@@ -52,12 +52,12 @@ class Verb(NamedTuple):
 
 
 class Undone(NamedTuple):
-    verb: Verb
+    verb: UndoableCommit
     items: tuple[str, ...]
     """Items that are unchanged since."""
 
 
-def last_verb(project: Project) -> list[Verb]:
+def last_verb(project: Project) -> list[UndoableCommit]:
     """Return the commits of the last verb that changed the backlog, the newest first."""
     _refuse_what_stands_in_the_way(project, "undo")
     by_hand = _verbs(project, lambda verb: verb.tag in _VERBS and bool(verb.group), _MOST)
@@ -67,7 +67,7 @@ def last_verb(project: Project) -> list[Verb]:
     return [last, *takewhile(lambda verb: verb.group == last.group, by_hand)]
 
 
-def undo(project: Project, verb: Verb) -> Undone:
+def undo(project: Project, verb: UndoableCommit) -> Undone:
     """Take back one commit of a verb."""
     if verb.tag in ("ADD", "IMPORT"):
         return _remove_what_was_added(project, verb)
@@ -78,7 +78,7 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     """Restore an item that was completed or closed: at its old status, or ready if its work had begun."""
     _refuse_what_stands_in_the_way(project, "undo")
 
-    def archives(verb: Verb) -> bool:
+    def archives(verb: UndoableCommit) -> bool:
         return verb.item == item_id and (not verb.tag or _words(verb).startswith(("Completed: ", "Closed: ")))
 
     verb = next(_verbs(project, archives, _MOST_FOR_AN_ITEM), None)
@@ -90,7 +90,7 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     return project.tracker.item(item_id)
 
 
-def _with_item(project: Project, verb: Verb) -> Mapping[str, bytes]:
+def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
     """Return the backlog with an archived item, as it was before."""
     tracker, git = cast("CommittedTracker", project.tracker), project.git
     then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
@@ -112,7 +112,7 @@ def _with_item(project: Project, verb: Verb) -> Mapping[str, bytes]:
     return tracker.rewrite(lambda path: git.read_file(head, path), [back])[0]
 
 
-def _without_entries(project: Project, verb: Verb) -> dict[str, bytes]:
+def _without_entries(project: Project, verb: UndoableCommit) -> dict[str, bytes]:
     """Return the worklogs without the entries of a commit."""
     git, found = project.git, {}
     head, own = git.tree_in(git.resolve("HEAD")), project.tracker.own_files()
@@ -147,7 +147,7 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
         raise Refused(cause, f'Commit them: git commit -m "{COMMIT_TRACKER}" {file}')
 
 
-def _verbs(project: Project, wanted: Callable[[Verb], bool], most: int) -> Iterator[Verb]:
+def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int) -> Iterator[UndoableCommit]:
     """Walk back along the branch, past what was undone before."""
     at, undone = project.git.resolve("HEAD"), set[str]()
     for _ in range(most):
@@ -162,18 +162,18 @@ def _verbs(project: Project, wanted: Callable[[Verb], bool], most: int) -> Itera
         if found and at not in undone:
             key = _BY_HAND.search(commit.message)
             group = key["verb"] if key else ""
-            verb = Verb(at, before, found["item"], found.groupdict().get("tag", ""), subject, group)
+            verb = UndoableCommit(at, before, found["item"], found.groupdict().get("tag", ""), subject, group)
             if wanted(verb):
                 yield verb
         at = before
 
 
-def _words(verb: Verb) -> str:
+def _words(verb: UndoableCommit) -> str:
     found = _SUBJECT.match(verb.subject)
     return found["words"] if found else ""
 
 
-def _remove_what_was_added(project: Project, verb: Verb) -> Undone:
+def _remove_what_was_added(project: Project, verb: UndoableCommit) -> Undone:
     """Remove new items from the backlog; their ids are not used again."""
     tracker = cast("CommittedTracker", project.tracker)
     read = project.git.read_file
@@ -194,7 +194,7 @@ def _remove_what_was_added(project: Project, verb: Verb) -> Undone:
     return Undone(verb, tuple(added))
 
 
-def _revert(project: Project, verb: Verb) -> Undone:
+def _revert(project: Project, verb: UndoableCommit) -> Undone:
     item = verb.item
     if project.tracker.knows(item) and any(item == each.id for each in project.tracker.items()):
         with lock_item(project, item) as held:
@@ -205,7 +205,7 @@ def _revert(project: Project, verb: Verb) -> Undone:
     return Undone(verb, (item,))
 
 
-def _commit_revert(project: Project, verb: Verb) -> None:
+def _commit_revert(project: Project, verb: UndoableCommit) -> None:
     """Build the revert on the verb's own commit, merge it with the branch, and commit the tracker's files."""
     git, own = project.git, project.tracker.own_files()
     head = git.resolve("HEAD")

@@ -70,7 +70,7 @@ from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import SANDBOX_EXEC, level
 from capsule.wiring import SKILLS, agent_maker, try_tests
 from capsule.workspaces import repository
-from capsule.workspaces.disk_space import missing_room
+from capsule.workspaces.disk_space import disk_shortage
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
@@ -87,7 +87,7 @@ _UNCONFINED = f"agents and tests run as you do; {_WATCHED}"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Checked:
     name: str
     state: str
     found: str
@@ -141,7 +141,7 @@ class _Context:
         return words_at(self.project, self.head)
 
 
-Check = Callable[[_Context], Iterable[Finding]]
+Check = Callable[[_Context], Iterable[Checked]]
 """A check: yields findings in full sentences. MACHINE and PROJECT, at the end, list all checks."""
 
 
@@ -165,16 +165,16 @@ def run(args: argparse.Namespace) -> int:
     return 0 if _healthy(findings) else 1
 
 
-def _healthy(findings: Iterable[Finding]) -> bool:
+def _healthy(findings: Iterable[Checked]) -> bool:
     return not any(finding.state in FAULTS for finding in findings)
 
 
-def _plain(finding: Finding) -> dict[str, str]:
+def _plain(finding: Checked) -> dict[str, str]:
     words = {name: getattr(finding, name) for name in ("name", "state", "found", "hint", "about")}
     return {**words, "fix": finding.fix.words if finding.fix else ""}
 
 
-def _fixed(findings: list[Finding], args: argparse.Namespace) -> list[Finding]:
+def _fixed(findings: list[Checked], args: argparse.Namespace) -> list[Checked]:
     """Apply the fixes, and name the rest for a person; return the findings after that."""
     fixes = {finding.fix.words: finding.fix for finding in findings if finding.fix}
     if not fixes:
@@ -196,27 +196,27 @@ def _fixed(findings: list[Finding], args: argparse.Namespace) -> list[Finding]:
     return after
 
 
-def examine(context: _Context) -> Iterator[Finding]:
+def examine(context: _Context) -> Iterator[Checked]:
     for check in MACHINE:
         yield from _safely(check, context, "machine")
     if context.git is None:
-        yield Finding("project", "optional", "not in a git repository, so only the machine was checked")
+        yield Checked("project", "optional", "not in a git repository, so only the machine was checked")
         return
     for check in PROJECT:
         yield from _safely(check, context, "project")
 
 
-def _safely(check: Check, context: _Context, about: str) -> Iterator[Finding]:
+def _safely(check: Check, context: _Context, about: str) -> Iterator[Checked]:
     """Run a check; report an error as a finding, so that the next one still runs."""
     try:
         for finding in check(context):
             yield replace(finding, about=about)
     except CapsuleError as fault:
         state = "missing" if isinstance(fault, PrerequisiteMissing) else "wrong"
-        yield Finding(check.__name__.strip("_"), state, fault.message, fault.hint, about)
+        yield Checked(check.__name__.strip("_"), state, fault.message, fault.hint, about)
 
 
-def _lines(findings: list[Finding]) -> Iterator[str]:
+def _lines(findings: list[Checked]) -> Iterator[str]:
     style, width = Style(sys.stdout), max(40, output_width(sys.stdout))
     longest = max(len(finding.name) for finding in findings)
     for about in dict.fromkeys(finding.about for finding in findings):
@@ -227,7 +227,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
     yield f"Needs attention: {', '.join(faults)}." if faults else "Ready."
 
 
-def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[str]:
+def _row(finding: Checked, longest: int, style: Style, width: int) -> Iterator[str]:
     """Lay out name, state and a sentence, which is wrapped and never cut, and below it the hint."""
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
@@ -242,28 +242,28 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
 # ---- the machine
 
 
-def _python(_: _Context) -> Iterator[Finding]:
-    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+def _python(_: _Context) -> Iterator[Checked]:
+    yield Checked("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
-def _git(_: _Context) -> Iterator[Finding]:
+def _git(_: _Context) -> Iterator[Checked]:
     check_version()
-    yield Finding("git", "ok", f"{_answer('git', 'version').stdout.strip()} at {shutil.which('git')}")
+    yield Checked("git", "ok", f"{_answer('git', 'version').stdout.strip()} at {shutil.which('git')}")
 
 
-def _identity(context: _Context) -> Iterator[Finding]:
+def _identity(context: _Context) -> Iterator[Checked]:
     """Report the committer of this project, or of a new one."""
     if context.git:
         person = context.git.identity
-        yield Finding("identity", "ok", f"commits are by {person.name} <{person.email}>")
+        yield Checked("identity", "ok", f"commits are by {person.name} <{person.email}>")
     elif name := _answer("git", "config", "user.name").stdout.strip():
-        yield Finding("identity", "ok", f"commits are by {name}")
+        yield Checked("identity", "ok", f"commits are by {name}")
     elif shutil.which("git"):
         hint = 'git config --global user.name "Your Name"; git config --global user.email you@example.org'
-        yield Finding("identity", "warning", "git has no user.name", hint)
+        yield Checked("identity", "warning", "git has no user.name", hint)
 
 
-def _agents(context: _Context) -> Iterator[Finding]:
+def _agents(context: _Context) -> Iterator[Checked]:
     """Check every agent; only the selected one is needed."""
     settings = context.loaded.settings
     make = agent_maker(settings, context.git.root if context.git else Path.cwd(), SupervisorClient(), None)
@@ -276,33 +276,33 @@ def _agents(context: _Context) -> Iterator[Finding]:
         except CapsuleError as fault:
             state = "missing" if chosen else "optional"
             fix = of_agent(context.project) if chosen and context.git else None
-            yield Finding(f"agent {name}", state, fault.message, fault.hint, fix=fix)
+            yield Checked(f"agent {name}", state, fault.message, fault.hint, fix=fix)
         else:
             program = agent.program() if hasattr(agent, "program") else name
             found = shutil.which(program) or "needs no program of its own"
-            yield Finding(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
+            yield Checked(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
 
 
-def _adapters(_: _Context) -> Iterator[Finding]:
+def _adapters(_: _Context) -> Iterator[Checked]:
     agents, trackers = (
         ", ".join(name for name in adapters(kind) if name != "memory") for kind in ("agents", "trackers")
     )
-    yield Finding("adapters", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
+    yield Checked("adapters", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
     described = (f"{name} ({'tested' if preset.tested else 'untested'})" for name, preset in presets().items())
-    yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
+    yield Checked("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
 
-def _bd(_: _Context) -> Iterator[Finding]:
+def _bd(_: _Context) -> Iterator[Checked]:
     if path := shutil.which("bd"):
         version = bd_version()
         hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}"
         if complaint := too_old(version):
-            yield Finding("bd", "warning", f"{complaint} It is {path}", hint)
+            yield Checked("bd", "warning", f"{complaint} It is {path}", hint)
         else:
-            yield Finding("bd", "ok", f"{version or 'unknown version'} at {path}")
+            yield Checked("bd", "ok", f"{version or 'unknown version'} at {path}")
     else:
         about = "not installed: beads, for projects that keep their items in it"
-        yield Finding("bd", "optional", about, f"To get it: {GET_BD}")
+        yield Checked("bd", "optional", about, f"To get it: {GET_BD}")
 
 
 def bd_version() -> str:
@@ -320,47 +320,47 @@ def too_old(version: str) -> str:
     return f"bd {version} is too old: it lacks features that Capsule needs."
 
 
-def _sandbox(context: _Context) -> Iterator[Finding]:
+def _sandbox(context: _Context) -> Iterator[Checked]:
     """Report the sandbox in force, by the same probe as a run."""
     found = level(context.loaded.settings.sandbox, os.environ)
     about = "agents and tests change only their own place, and see nothing of your home but tools"
     if found.name == SANDBOX_EXEC:
         untested = f"{SANDBOX_EXEC} at {found.program}, untested on a Mac: {about}, if it holds; {_WATCHED}"
-        yield Finding("sandbox", "warning", untested, "Report what fails; `sandbox: off` runs without it.")
+        yield Checked("sandbox", "warning", untested, "Report what fails; `sandbox: off` runs without it.")
     elif found.program:
-        yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
+        yield Checked("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
         if why := layers.fault(found.program):
             missing = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
             hint = "To get them: allow overlay mounts in user namespaces (Linux 5.11 and later)."
-            yield Finding("layers", "optional", missing, hint)
+            yield Checked("layers", "optional", missing, hint)
         else:
             about = "what a run writes into installed dependencies is thrown away with it"
-            yield Finding("layers", "ok", about)
+            yield Checked("layers", "ok", about)
     else:
-        yield Finding("sandbox", "warning", f"none ({found.why}): {_UNCONFINED}", found.hint or "Set `sandbox: auto`.")
+        yield Checked("sandbox", "warning", f"none ({found.why}): {_UNCONFINED}", found.hint or "Set `sandbox: auto`.")
 
 
-def _notify(context: _Context) -> Iterator[Finding]:
+def _notify(context: _Context) -> Iterator[Checked]:
     yield from notify_findings(context.loaded.settings.notify, context.git.root if context.git else None)
 
 
-def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Finding]:
+def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Checked]:
     """Check each way to send notifications."""
     for command in channels(setting):
         program = _program_of(command)
         if command == BELL:
-            yield Finding("notify", "ok", "the terminal's bell")
+            yield Checked("notify", "ok", "the terminal's bell")
         elif fault := _sh_complaint("-n", "-c", command):
-            yield Finding("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
+            yield Checked("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
         elif program and not _is_there(program):
-            yield Finding(
+            yield Checked(
                 "notify", "warning", f"`{program}` is not installed, so no notification is sent", _MEND_NOTIFY
             )
         elif root and Path(program).is_absolute() and Path(program).is_relative_to(root):
             hint = "Keep it elsewhere: the command runs outside of every sandbox."
-            yield Finding("notify", "warning", f"{program} is in the project, where agents can change it", hint)
+            yield Checked("notify", "warning", f"{program} is in the project, where agents can change it", hint)
         else:
-            yield Finding("notify", "ok", f"`{command}`")
+            yield Checked("notify", "ok", f"`{command}`")
 
 
 def _program_of(command: str) -> str:
@@ -408,10 +408,10 @@ def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = Non
 # ---- the project
 
 
-def _repository(context: _Context) -> Iterator[Finding]:
-    yield Finding("repository", "ok", str(context.project.root))
+def _repository(context: _Context) -> Iterator[Checked]:
+    yield Checked("repository", "ok", str(context.project.root))
     if not context.head:
-        yield Finding(
+        yield Checked(
             "main",
             "missing",
             "the repository has no commit yet",
@@ -419,30 +419,30 @@ def _repository(context: _Context) -> Iterator[Finding]:
         )
         return
     main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
-    yield Finding("main", "ok", f"work is merged into {main}")
+    yield Checked("main", "ok", f"work is merged into {main}")
 
 
-def _settings(context: _Context) -> Iterator[Finding]:
+def _settings(context: _Context) -> Iterator[Checked]:
     if isinstance(context.settings, CapsuleError):
-        yield Finding("settings", "wrong", context.settings.message, context.settings.hint)
+        yield Checked("settings", "wrong", context.settings.message, context.settings.hint)
         return
     by = sorted(set(context.settings.layers.values()))
     said = f"{len(context.settings.layers)} set by {' and '.join(by)}" if by else "all at their defaults"
-    yield Finding("settings", "ok", f"{said}; `capsule config` lists them")
+    yield Checked("settings", "ok", f"{said}; `capsule config` lists them")
     for warning in context.settings.warnings:
-        yield Finding("settings", "warning", warning)
+        yield Checked("settings", "warning", warning)
 
 
-def _workflows(context: _Context) -> Iterator[Finding]:
+def _workflows(context: _Context) -> Iterator[Checked]:
     for name in context.words.names("workflow"):
         try:
             workflow = context.words.workflow(name)
             check_names(workflow)
             check_prompts(context.words, MissionState(workflow=workflow), skills=True)
         except CapsuleError as fault:
-            yield Finding(f"workflow {name}", "wrong", fault.message, fault.hint)
+            yield Checked(f"workflow {name}", "wrong", fault.message, fault.hint)
         else:
-            yield Finding(f"workflow {name}", "ok", _prompt_files(context.words, workflow))
+            yield Checked(f"workflow {name}", "ok", _prompt_files(context.words, workflow))
 
 
 def _prompt_files(words: Catalog, workflow: Workflow) -> str:
@@ -457,7 +457,7 @@ def _prompt_files(words: Catalog, workflow: Workflow) -> str:
     return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}{exam}"
 
 
-def _tracker(context: _Context) -> Iterator[Finding]:
+def _tracker(context: _Context) -> Iterator[Checked]:
     project = context.project
     tracker = None
     try:
@@ -466,38 +466,38 @@ def _tracker(context: _Context) -> Iterator[Finding]:
     except CapsuleError as fault:
         fix = None if tracker or has_tracker(project) else of_tracker(project)
         missing = tracker is None or isinstance(fault, PrerequisiteMissing)
-        yield Finding("tracker", "missing" if missing else "wrong", fault.message, fault.hint, fix=fix)
+        yield Checked("tracker", "missing" if missing else "wrong", fault.message, fault.hint, fix=fix)
         return
-    yield Finding("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
+    yield Checked("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
     for warning in tracker.warnings:
-        yield Finding("tracker", "warning", warning)
+        yield Checked("tracker", "warning", warning)
     if tracker.name == "beads":
         yield _beads(tracker, items)
     elif tracker.name == "beads-file" and project.settings.tracker.name == "auto":
         there = shutil.which("bd")
         why = "bd is installed, and has no database here:" if there else "bd is not installed, so"
-        yield Finding("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")
+        yield Checked("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")
 
 
-def _skills(context: _Context) -> Iterator[Finding]:
+def _skills(context: _Context) -> Iterator[Checked]:
     """Look for the skills that phases name, if the project has any."""
     folder = context.project.root / SKILLS
     wanted = skill_names(context.project) if folder.is_dir() else ()
     if lacking := [name for name in wanted if not (folder / name).is_file()]:
         found = f"{SKILLS} lacks {', '.join(lacking)}; phases that call them fail"
-        yield Finding(
+        yield Checked(
             "skills", "warning", found, "`capsule init --skills` writes them.", fix=of_skills(context.project)
         )
 
 
-def _ignored(context: _Context) -> Iterator[Finding]:
+def _ignored(context: _Context) -> Iterator[Checked]:
     """Check that Capsule's files cannot be committed by accident."""
     if has_tracker(context.project) and (fix := of_ignoring(context.project)):
         found = ".gitignore lacks Capsule's files, such as worktrees and logs"
-        yield Finding("ignored", "optional", found, "A run keeps them out of commits in this clone only.", fix=fix)
+        yield Checked("ignored", "optional", found, "A run keeps them out of commits in this clone only.", fix=fix)
 
 
-def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
+def _beads(tracker: Tracker, items: Sequence[Item]) -> Checked:
     """Ask bd once more, to measure the time of an answer."""
     version = getattr(tracker, "version", "")
     began = time.monotonic()
@@ -506,64 +506,64 @@ def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
     seconds = time.monotonic() - began
     found = f"bd {version} reaches its database{f', and answers in {seconds:.1f} s' if items else ''}"
     hint = "A mission asks it about ten times. `bd doctor` may know why it is slow." if seconds >= SLOW else ""
-    return Finding("beads", "warning" if hint else "ok", found, hint)
+    return Checked("beads", "warning" if hint else "ok", found, hint)
 
 
-def _tests(context: _Context) -> Iterator[Finding]:
+def _tests(context: _Context) -> Iterator[Checked]:
     if not context.head:
         return
     policy, warnings = policy_at(context.project, context.head)
     if policy.verify == "off":
-        yield Finding("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
+        yield Checked("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
     elif policy.test and context.try_tests:
         behind = behind_tests(context.project, context.head, policy.test)
         yield _tried(policy, behind, try_tests(context.project, policy.test, context.head, TRIAL))
     elif policy.test:
-        yield Finding("tests", "ok", f"`{policy.test}` (not tried)")
+        yield Checked("tests", "ok", f"`{policy.test}` (not tried)")
     else:
         hint = "Name one: evidence.test in .capsule/config.yaml."
-        yield Finding("tests", "warning", "no test command was found, so missions run unverified", hint)
+        yield Checked("tests", "warning", "no test command was found, so missions run unverified", hint)
     for warning in warnings:
-        yield Finding("tests", "warning", warning)
+        yield Checked("tests", "warning", warning)
 
 
-def _tried(policy: Policy, behind: str, ran: Ran) -> Finding:  # noqa: PLR0911 - one for each way to end
+def _tried(policy: Policy, behind: str, ran: Ran) -> Checked:  # noqa: PLR0911 - one for each way to end
     """Report one run of the test command; `behind` is all that it reaches."""
     said = f"`{policy.test}`"
     last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
     if ran.why in ("timeout", "idle"):
-        return Finding("tests", "ok", f"{said} was not finished after {TRIAL:.0f} s, so it is not known what it shows")
+        return Checked("tests", "ok", f"{said} was not finished after {TRIAL:.0f} s, so it is not known what it shows")
     if ran.why != "exited" or ran.exit_code in (126, 127) or _NO_RUNNER.search(ran.tail):
-        return Finding("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
+        return Checked("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
     if signal := killed_by(ran.exit_code, ran.tail):
         found = f"{said} was ended by {signal}, so it is not known what it shows"
-        return Finding("tests", "warning", found, "Memory may have run short, or it was killed. Try it again.")
+        return Checked("tests", "warning", found, "Memory may have run short, or it was killed. Try it again.")
     if ran.report.errors or ran.report.results:
         return _by_name(policy, ran.report)
     colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     if colour is Colour.EMPTY or ran.report.complete:
-        return Finding("tests", "warning", f"{said} found no tests", _FIRST_TESTS)
+        return Checked("tests", "warning", f"{said} found no tests", _FIRST_TESTS)
     if colour is Colour.GREEN:
-        return Finding("tests", "ok", f"{said} passes, by its exit code only: it does not name its tests")
-    return Finding("tests", "wrong", f"{said} is red (exit {ran.exit_code}): {last}", _MEND_FIRST)
+        return Checked("tests", "ok", f"{said} passes, by its exit code only: it does not name its tests")
+    return Checked("tests", "wrong", f"{said} is red (exit {ran.exit_code}): {last}", _MEND_FIRST)
 
 
-def _by_name(policy: Policy, report: TestReport) -> Finding:
+def _by_name(policy: Policy, report: TestReport) -> Checked:
     """Report its tests by name, and whether a mission could start."""
     found = f"`{policy.test}`: {len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
     if report.errors:
         broken = ", ".join(error.where or "a file" for error in report.errors[:3])
-        return Finding("tests", "wrong", f"{found}; {broken} cannot be loaded", _LOAD_FIRST)
+        return Checked("tests", "wrong", f"{found}; {broken} cannot be loaded", _LOAD_FIRST)
     if report.red:
         found += f", {len(report.red)} of them red: {', '.join(report.red[:3])}"
         if policy.base == "strict" or not report.passed:
-            return Finding("tests", "wrong", found, _STRICT if policy.base == "strict" else _MEND_FIRST)
-        return Finding(
+            return Checked("tests", "wrong", found, _STRICT if policy.base == "strict" else _MEND_FIRST)
+        return Checked(
             "tests", "warning", found, "A mission may leave them as they are; what fails besides is refuted."
         )
     if not report.passed:
-        return Finding("tests", "warning", f"{found}, none of them passed", _FIRST_TESTS)
-    return Finding("tests", "ok", found)
+        return Checked("tests", "warning", f"{found}, none of them passed", _FIRST_TESTS)
+    return Checked("tests", "ok", found)
 
 
 TRIAL = 60.0
@@ -576,7 +576,7 @@ _STRICT = "Fix it first: with `evidence.base: strict`, a mission does not start 
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 
-def _leftovers(context: _Context) -> Iterator[Finding]:
+def _leftovers(context: _Context) -> Iterator[Checked]:
     """List missions that are not finished, and worktrees that belong to no mission."""
     with MissionReader(context.project) as reader:
         states = {name: reader.history(name).state for name in sorted(reader.missions())}
@@ -584,24 +584,24 @@ def _leftovers(context: _Context) -> Iterator[Finding]:
         running = {name for name in under_way if reader.journal.is_held(name)}
     for name, state in under_way.items():
         if name in running:
-            yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
+            yield Checked("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
         elif state.halt:
             found = f"{name} {'needs you' if state.halt.move is Move.PARK else 'failed'} at {state.halt.phase}"
-            yield Finding("mission", "warning", found, f"See why: `capsule show {name}`")
+            yield Checked("mission", "warning", found, f"See why: `capsule show {name}`")
         else:
-            yield Finding("mission", "warning", f"{name} was interrupted", f"Resume it: `capsule run {name}`")
+            yield Checked("mission", "warning", f"{name} was interrupted", f"Resume it: `capsule run {name}`")
     for folder in sorted((context.project.root / ".capsule" / "worktrees").glob("*")):
         if folder.is_dir() and folder.name not in under_way:
             hint = f"`capsule run {folder.name}` adopts it, `capsule clean {folder.name}` salvages and removes it."
-            yield Finding("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
+            yield Checked("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
 
 
-def _disk(context: _Context) -> Iterator[Finding]:
-    room = missing_room(context.project.git, context.project.env) if context.head else ""
+def _disk(context: _Context) -> Iterator[Checked]:
+    room = disk_shortage(context.project.git, context.project.env) if context.head else ""
     if room:
-        yield Finding("disk", "warning", room, "Make room, or set XDG_CACHE_HOME to a folder on another disk.")
+        yield Checked("disk", "warning", room, "Make room, or set XDG_CACHE_HOME to a folder on another disk.")
     elif context.head:
-        yield Finding("disk", "ok", "there is room for a mission")
+        yield Checked("disk", "ok", "there is room for a mission")
 
 
 MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd, _sandbox, _notify)

@@ -18,7 +18,7 @@ from capsule.commands.arguments import say, tell
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 from capsule.system.machine import most_jobs
-from capsule.workspaces.disk_space import missing_room
+from capsule.workspaces.disk_space import disk_shortage
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"{name_of(before.stream)}: {jobs} at a time from now on (before: {before.allowed})")
         if len(before.running) > jobs:
             say(f"  {', '.join(before.running)} continue; no mission starts while {jobs} or more are running")
-    if room := missing_room(project.git, project.env, jobs):
+    if room := disk_shortage(project.git, project.env, jobs):
         tell(f"note: {room}")
     return 0
 

@@ -16,7 +16,7 @@ Reader = Callable[[str], str]
 """The text of a file in the base; '' if it does not exist."""
 
 
-class Snapshot(NamedTuple):
+class TreeFiles(NamedTuple):
     """The files of a tree, or of one folder in it as if there were nothing else."""
 
     files: frozenset[str]
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
 
 class Ecosystem(NamedTuple):
     name: str
-    command: Callable[[Snapshot], str]
+    command: Callable[[TreeFiles], str]
     """Return the command that runs the tests of a folder; '' if it is not of this kind."""
     globs: tuple[str, ...]
     """Globs of test files and of what belongs to them."""
@@ -60,7 +60,7 @@ _OTHER_TESTS = (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testd
 """The test globs of a task runner that does not name what it runs."""
 
 
-def _pytest(folder: Snapshot) -> str:
+def _pytest(folder: TreeFiles) -> str:
     read = folder.read
     configured = (
         not {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}.isdisjoint(folder.files)
@@ -80,7 +80,7 @@ _FOR_PYTEST = r"(?m)^(?:import pytest\b|from pytest\b|(?:async )?def test_)"
 _PYTHON_MANIFEST = r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|[^/]*requirements[^/]*\.txt|Pipfile"
 
 
-def _python_files(folder: Snapshot) -> Iterator[str]:
+def _python_files(folder: TreeFiles) -> Iterator[str]:
     """List Python files that belong to this folder, not to a project of their own further down."""
     manifest = folder.has_match(_PYTHON_MANIFEST)
     for name in sorted(folder.files):
@@ -90,7 +90,7 @@ def _python_files(folder: Snapshot) -> Iterator[str]:
             yield name
 
 
-def _unittest(folder: Snapshot) -> str:
+def _unittest(folder: TreeFiles) -> str:
     """Return a command that starts in a test folder, where that is no package: unittest enters nothing but packages."""
     tests = [name for name in folder.files if re.fullmatch(r"(?:.*/)?test[^/]*\.py", name)]
     for start in ("tests", "test", "Tests"):
@@ -104,7 +104,7 @@ def _unittest(folder: Snapshot) -> str:
     return ""
 
 
-def _npm(folder: Snapshot) -> str:
+def _npm(folder: TreeFiles) -> str:
     manifest = _parsed(folder.read("package.json"))
     if re.search(_NPM_TEST, _script(manifest)):
         return "yarn test" if ".pnp.cjs" in folder.files else "npm test"
@@ -114,7 +114,7 @@ def _npm(folder: Snapshot) -> str:
     return ""
 
 
-def _node(folder: Snapshot) -> str:
+def _node(folder: TreeFiles) -> str:
     """Return the runner for tests that no script runs: an installed one, or node's own."""
     manifest = _parsed(folder.read("package.json"))
     tests = sorted(name for name in _node_files(folder, manifest) if re.fullmatch(_NODE_FILES, name))
@@ -124,7 +124,7 @@ def _node(folder: Snapshot) -> str:
     return next((command for name, command in _INSTALLED.items() if tests and name in installed), "")
 
 
-def _node_files(folder: Snapshot, manifest: dict[str, Any]) -> Iterator[str]:
+def _node_files(folder: TreeFiles, manifest: dict[str, Any]) -> Iterator[str]:
     """List files that belong to this package: those of its workspaces too, but not those of a package further down."""
     below = (
         ()
@@ -163,39 +163,39 @@ def _parsed(text: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _deno(folder: Snapshot) -> str:
+def _deno(folder: TreeFiles) -> str:
     text = folder.read("deno.json") or folder.read("deno.jsonc")
     plain = re.sub(r"(?m)^\s*//.*$", "", text)
     return "deno task test" if "test" in _table(_parsed(plain), "tasks") else "deno test" if text else ""
 
 
-def _cargo(folder: Snapshot) -> str:
+def _cargo(folder: TreeFiles) -> str:
     """Return a command for all members: in a package that is also a workspace, cargo would test that package alone."""
     text = folder.read("Cargo.toml")
     both = all(re.search(rf"(?m)^\[{table}\]", text) for table in ("workspace", "package"))
     return f"cargo test{' --workspace' if both else ''}" if "Cargo.toml" in folder.files else ""
 
 
-def _maven(folder: Snapshot) -> str:
+def _maven(folder: TreeFiles) -> str:
     if "pom.xml" not in folder.files:
         return ""
     return "./mvnw -B test" if "mvnw" in folder.files else "mvn -B test"
 
 
-def _gradle(folder: Snapshot) -> str:
+def _gradle(folder: TreeFiles) -> str:
     if not folder.has_match(r"(?:build|settings)\.gradle(?:\.kts)?"):
         return ""
     return f"{'./gradlew' if 'gradlew' in folder.files else 'gradle'} --no-daemon test"
 
 
-def _ruby(folder: Snapshot) -> str:
+def _ruby(folder: TreeFiles) -> str:
     start = "bundle exec " if "Gemfile" in folder.files else ""
     if folder.has_match(r"spec/.*_spec\.rb"):
         return f"{start}rspec"
     return f"{start}rake test" if "Rakefile" in folder.files and folder.has_match(r"test/.*\.rb") else ""
 
 
-def _php(folder: Snapshot) -> str:
+def _php(folder: TreeFiles) -> str:
     manifest = _parsed(folder.read("composer.json"))
     if _script(manifest):
         return "composer test"
@@ -207,7 +207,7 @@ def _php(folder: Snapshot) -> str:
     return "vendor/bin/phpunit tests" if written else ""
 
 
-def _dotnet(folder: Snapshot) -> str:
+def _dotnet(folder: TreeFiles) -> str:
     """Return a command for what lies at the top, or for the test projects in a folder of their own."""
     projects = sorted(name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name))
     tested = [name for name in projects if re.search(r"Microsoft\.NET\.Test\.Sdk|MSTest\.Sdk", folder.read(name))]
@@ -217,11 +217,11 @@ def _dotnet(folder: Snapshot) -> str:
     return " && ".join(f"dotnet test {_quoted(name)}" for name in below)
 
 
-def _marked_by(name: str, command: str) -> Callable[[Snapshot], str]:
+def _marked_by(name: str, command: str) -> Callable[[TreeFiles], str]:
     return lambda folder: command if name in folder.files else ""
 
 
-def _where(names: Sequence[str], pattern: str, command: str) -> Callable[[Snapshot], str]:
+def _where(names: Sequence[str], pattern: str, command: str) -> Callable[[TreeFiles], str]:
     """Return the command for folders where the first existing one of these files matches."""
     return lambda folder: command if re.search(pattern, next(filter(None, map(folder.read, names)), "")) else ""
 
@@ -264,7 +264,7 @@ _NOT_OURS = (
 )
 
 
-def detect(tree: Snapshot) -> Detection:
+def detect(tree: TreeFiles) -> Detection:
     """Return how the tests of a tree are run: those at the top, else those of the topmost folders with any."""
     found = list(_found(tree))
     if not found:
@@ -276,7 +276,7 @@ def detect(tree: Snapshot) -> Detection:
     return Detection(joined, globs, any(row.tests_in_sources for row in rows))
 
 
-def _found(tree: Snapshot) -> Iterator[tuple[str, Ecosystem, str]]:
+def _found(tree: TreeFiles) -> Iterator[tuple[str, Ecosystem, str]]:
     """Find the projects: folder, ecosystem and command of each."""
     inside: dict[str, set[str]] = {"": {*tree.files}}
     for path in tree.files:
@@ -287,7 +287,7 @@ def _found(tree: Snapshot) -> Iterator[tuple[str, Ecosystem, str]]:
     for name in sorted(inside, key=lambda name: (name.count("/") if name else -1, name)):
         if re.search(_NOT_OURS, name) or any(not top or name.startswith(f"{top}/") for top in taken):
             continue
-        folder = Snapshot(frozenset(inside[name]), _below(name, tree.read) if name else tree.read)
+        folder = TreeFiles(frozenset(inside[name]), _below(name, tree.read) if name else tree.read)
         row = next(((row, command) for row in ECOSYSTEMS if (command := row.command(folder))), None)
         if row:
             taken.append(name)
@@ -302,7 +302,7 @@ def _quoted(folder: str) -> str:
     return folder if re.fullmatch(r"[\w./-]+", folder) else "'" + folder.replace("'", "'\\''") + "'"
 
 
-def globs_for(command: str, tree: Snapshot) -> tuple[tuple[str, ...], bool]:
+def globs_for(command: str, tree: TreeFiles) -> tuple[tuple[str, ...], bool]:
     """Return test globs for a command given in the settings, and whether tests live inside source files."""
     words = re.split(r"[\s;&|()/]+", command)
     named = [row for row in ECOSYSTEMS if row.name in words or (row.program and row.program in words)]

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from capsule.core.detection import JUSTFILES, MAKEFILES, TASKFILES, Snapshot
+from capsule.core.detection import JUSTFILES, MAKEFILES, TASKFILES, TreeFiles
 from capsule.core.globs import is_test, taken_out
 from capsule.core.manifests import is_manifest
 from capsule.core.runner_parts import changes_tests, is_shared, only_for_tests, rules_of, runner_part, scripts_of
@@ -56,8 +56,8 @@ class Judges:
         self,
         globs: Sequence[str],
         command: str,
-        before: Snapshot,
-        now: Snapshot,
+        before: TreeFiles,
+        now: TreeFiles,
         collected: Collection[str] = (),
     ) -> None:
         """`collected` are the origins of tests as their runner names them, before and on the base."""
@@ -134,7 +134,7 @@ class Judges:
     def _texts_now(self) -> tuple[dict[str, str], dict[str, str]]:
         return self._texts(self._now)
 
-    def _texts(self, here: Snapshot) -> tuple[dict[str, str], dict[str, str]]:
+    def _texts(self, here: TreeFiles) -> tuple[dict[str, str], dict[str, str]]:
         """Read the code of a tree: that of tests, and all other."""
         code = sorted(path for path in here.files if path.endswith(_CODE) and not is_vendored(path))
         tests = [path for path in code if self._looks_like_test(path)][:_MOST_READ]
@@ -207,7 +207,7 @@ class Reach(NamedTuple):
     """The command and all that it reaches by make, npm and scripts, one below the other."""
 
 
-def reach(command: str, tree: Snapshot, *, named: bool = True) -> Reach:
+def reach(command: str, tree: TreeFiles, *, named: bool = True) -> Reach:
     """Follow a command from script to script, until nothing is added.
 
     Code counts if it is run; as an argument of a compiler or a linter it is the subject, not the judge. Other files

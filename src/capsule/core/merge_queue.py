@@ -14,7 +14,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
-from capsule.core.stream_cache import Folded, ReadEvents
+from capsule.core.stream_cache import CachedState, ReadEvents
 
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
@@ -102,9 +102,9 @@ def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
     return found
 
 
-def merge_queue(events: ReadEvents, branch: str) -> Folded[MergeQueue]:
+def merge_queue(events: ReadEvents, branch: str) -> CachedState[MergeQueue]:
     """Read the merge queue of a branch, anew at each call of `now`."""
-    return Folded(events, merge_stream(branch), MergeQueue(), _after)
+    return CachedState(events, merge_stream(branch), MergeQueue(), _after)
 
 
 def _after(queue: MergeQueue, event: Event) -> MergeQueue:

@@ -20,7 +20,7 @@ _MOST = 200
 """The number of turns and batches that are kept."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class PastTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of a mission that had to wait for it."""
 
     mission: str
@@ -34,7 +34,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, seconds_between(self.came, self.ended) - self.seconds) if self.came else 0.0
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingMission(msgspec.Struct, frozen=True, kw_only=True):
     """A mission that waits: since when, and its place in words."""
 
     mission: str
@@ -73,7 +73,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     waiting: Mapping[str, HandedIn] = {}
     """By mission, the first come first."""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[PastTurn, ...] = ()
     batches: tuple[Batched, ...] = ()
     stacked: Mapping[str, Stacked] = {}
     """By mission, the merge that it built last on those before it."""
@@ -84,7 +84,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
             return replace(self, waiting={**self._without(event.mission), event.mission: event})
         if isinstance(event, Served):
             came = self.waiting[event.mission].at if event.mission in self.waiting else ""
-            turn = Turn(mission=event.mission, came=came, ended=event.at, seconds=event.seconds)
+            turn = PastTurn(mission=event.mission, came=came, ended=event.at, seconds=event.seconds)
             stacked = {name: one for name, one in self.stacked.items() if name != event.mission}
             waiting = self._without(event.mission)
             return replace(self, waiting=waiting, stacked=stacked, turns=(*self.turns, turn)[-_MOST:])
@@ -101,12 +101,12 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     def branch(self) -> str:
         return unquote(self.stream.removeprefix(MERGES))
 
-    def places(self, still_waits: Callable[[HandedIn], bool], at_it: str = "") -> tuple[Place, ...]:
+    def places(self, still_waits: Callable[[HandedIn], bool], at_it: str = "") -> tuple[WaitingMission, ...]:
         """List the waiting missions in order; `at_it` has the turn and no longer waits."""
         queue = MergeQueue(took=[turn.seconds for turn in self.turns[-10:]])
         names = [name for name, one in self.waiting.items() if name != at_it and still_waits(one)]
         return tuple(
-            Place(mission=name, came=self.waiting[name].at, words=queue.place_in_words(number))
+            WaitingMission(mission=name, came=self.waiting[name].at, words=queue.place_in_words(number))
             for number, name in enumerate(names, 1)
         )
 
@@ -169,7 +169,7 @@ class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
     train: MergeTrain
     at_it: str = ""
     """The mission that has the turn; '' if there is none, or it is unknown here."""
-    places: tuple[Place, ...] = ()
+    places: tuple[WaitingMission, ...] = ()
     cars: tuple[Car, ...] = ()
     """The missions that are tested together, if the settings allow several at a time."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.merge_queue import merge_stream
-from capsule.core.merge_train import BatchTest, MergeTrain, Turn
+from capsule.core.merge_train import BatchTest, MergeTrain, PastTurn
 from capsule.core.stamps import seconds_between
 from capsule.core.status import Tone
 
@@ -96,7 +96,7 @@ def _record(train: MergeTrain, views: Mapping[str, MissionSummary]) -> MergeReco
     )
 
 
-def _waited(turn: Turn, view: MissionSummary, train: MergeTrain) -> Passage:
+def _waited(turn: PastTurn, view: MissionSummary, train: MergeTrain) -> Passage:
     came = turn.came or turn.ended
     back = next((event.why for event in view.returns if came <= event.at <= turn.ended), "")
     batch = train.batch_of(turn.mission)

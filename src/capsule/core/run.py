@@ -31,7 +31,7 @@ from capsule.core.event import (
     StopAsked,
     Taken,
 )
-from capsule.core.stream_cache import Folded, ReadEvents
+from capsule.core.stream_cache import CachedState, ReadEvents
 
 BREAKER = 2
 """The run stops after this many items in a row that used up their retries: the cause is not the items."""
@@ -123,9 +123,9 @@ def open_run(events: Iterable[Event]) -> OpenRun:
     return reduce(_after, events, OpenRun())
 
 
-def followed_run(events: ReadEvents, stream: str) -> Folded[OpenRun]:
+def followed_run(events: ReadEvents, stream: str) -> CachedState[OpenRun]:
     """Follow a run's stream."""
-    return Folded(events, stream, OpenRun(), _after)
+    return CachedState(events, stream, OpenRun(), _after)
 
 
 def _after(run: OpenRun, event: Event) -> OpenRun:

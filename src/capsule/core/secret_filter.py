@@ -44,7 +44,7 @@ def without(text: AnyStr, secrets: Sequence[AnyStr], mark: AnyStr) -> AnyStr:
     return _marked(text, found, mark, len(text)) if found else text
 
 
-class Sieve:
+class SecretFilter:
     """Filters one stream of bytes in pieces; `occurs` may be a faster test for a secret in a piece."""
 
     def __init__(self, secrets: Sequence[bytes], occurs: Callable[[bytes, bytes], bool] = bytes.__contains__) -> None:

@@ -12,7 +12,7 @@ ReadEvents = Callable[[str, int], Sequence[tuple[int, Event]]]
 """Returns the numbered events of a stream that follow a number (`JournalReader.events`)."""
 
 
-class Folded(Generic[State]):
+class CachedState(Generic[State]):
     """The state of a stream as of the last call."""
 
     def __init__(self, events: ReadEvents, stream: str, start: State, after: Callable[[State, Event], State]) -> None:

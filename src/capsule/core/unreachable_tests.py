@@ -23,7 +23,7 @@ class _New(NamedTuple):
     """How often its name occurs in all of the test files."""
 
 
-def idle_tests(files: Mapping[str, bytes], known: Mapping[str, bytes]) -> list[str]:
+def unreachable_tests(files: Mapping[str, bytes], known: Mapping[str, bytes]) -> list[str]:
     """Name the new definitions that look like tests and cannot run, and say why; `known` are the files in the base."""
     words = Counter(word for text in files.values() for word in re.findall(rb"\w+", text))
     said = []

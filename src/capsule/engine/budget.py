@@ -13,7 +13,7 @@ from capsule.engine.job import load_state
 from capsule.services import Services
 
 
-def require_funds(state: MissionState, phase: str, services: Services) -> None:
+def require_budget(state: MissionState, phase: str, services: Services) -> None:
     """Raise if nothing is left for another agent; the mission keeps its state."""
     for whose, (spent, allowed) in _accounts(state, phase, services).items():
         used = overdrawn(spent, allowed)
@@ -25,7 +25,7 @@ def require_funds(state: MissionState, phase: str, services: Services) -> None:
             )
 
 
-def funds(state: MissionState, step: Step, services: Services) -> Allowance:
+def allowance_of(state: MissionState, step: Step, services: Services) -> Allowance:
     """Return the most that the agent of a step may use, including its share of the run's budget."""
     rest = {whose: left(*account) for whose, account in _accounts(state, step.phase, services).items()}
     share = services.run_limits.may_use(step)

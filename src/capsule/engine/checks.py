@@ -65,7 +65,7 @@ from capsule.core.state import acceptance_key, other_kinds
 from capsule.core.syntax import parses, same_code
 from capsule.core.test_report import Result, TestReport
 from capsule.core.text import count, one_line
-from capsule.core.unreachable_tests import idle_tests
+from capsule.core.unreachable_tests import unreachable_tests
 from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
 from capsule.engine.mutants import (
@@ -458,7 +458,7 @@ def _canary(claim: Verification) -> Evidence | None:
     places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
     names = {split_name(name)[1] for name in fresh}
     texts = [(path, text) for path in sorted(places) if (text := claim.place.trees.read(claim.tree, path)) is not None]
-    if idle := idle_tests(dict(texts), {path: claim.text(path, claim.state.base) for path, _ in texts}):
+    if idle := unreachable_tests(dict(texts), {path: claim.text(path, claim.state.base) for path, _ in texts}):
         return replace(_evidence("; ".join(idle[:SHOWN]), False, "\n".join(idle)), mend=TESTS)
     if not any(canary(path, text, "mark", names) for path, text in texts):
         return _unverified("no canary is known for this test runner")

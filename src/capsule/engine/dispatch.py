@@ -55,7 +55,7 @@ from capsule.core.run import OpenRun, agent_ended, followed_run
 from capsule.core.schedule import QueuePosition, choose, within_reach
 from capsule.core.state import MissionState, Step
 from capsule.core.status import MissionStatus
-from capsule.core.stream_cache import Folded
+from capsule.core.stream_cache import CachedState
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
@@ -182,7 +182,7 @@ class SharedLimits(RunLimits, frozen=True):
 
     lease: RunLease
     services: Services
-    run: Folded[OpenRun]
+    run: CachedState[OpenRun]
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
         if self.lease.leaves_at is not None and state.item.status is not self.lease.leaves_at:
@@ -299,7 +299,7 @@ class _Run(Struct):
     report: RunReport
     allowed: int
     """The last number of missions at a time that was reported to the observer."""
-    seen: Folded[OpenRun]
+    seen: CachedState[OpenRun]
     inherited: Sequence[str] = ()
     """Missions of the killed run that this one continues."""
     before: Collection[str] = ()
@@ -570,7 +570,7 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def record_lost_agents(services: Services, run: Folded[OpenRun]) -> None:
+def record_lost_agents(services: Services, run: CachedState[OpenRun]) -> None:
     """Journal the end of agents whose mission has no process any more, with unknown usage.
 
     The caller holds the stream. A run of an earlier version has the ends of its agents only in their missions.

@@ -20,7 +20,7 @@ from capsule.adapters import Candidate
 from capsule.core.errors import Interrupted, LockHeld
 from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked
 from capsule.core.merge_queue import MergeQueue, cars, merge_queue
-from capsule.core.stream_cache import Folded
+from capsule.core.stream_cache import CachedState
 from capsule.engine.job import Job, note
 from capsule.services import Services
 
@@ -53,7 +53,7 @@ class Turn(Struct, frozen=True):
     """The turn of a mission to merge, or the result if another mission merged it."""
 
     job: Job
-    queue: Folded[MergeQueue]
+    queue: CachedState[MergeQueue]
     served: bool = False
     """It was merged together with an earlier one."""
 

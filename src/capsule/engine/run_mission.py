@@ -24,7 +24,7 @@ from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
-from capsule.engine.budget import require_funds
+from capsule.engine.budget import require_budget
 from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
@@ -102,7 +102,7 @@ def run(mission: str, services: Services) -> MissionState:
         if services.run_limits.should_stop(state, spawns=begun.spawns):  # this run is not to go so far
             break
         if begun.spawns:
-            require_funds(state, step.phase, services)
+            require_budget(state, step.phase, services)
         try:
             ended = _once(step, begun, state, services)
         except WentBack:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from capsule.adapters import Place, Ran
-from capsule.core.detection import Snapshot, detect
+from capsule.core.detection import TreeFiles, detect
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, TestsFound, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Observation, is_doubtful
@@ -202,9 +202,9 @@ class Verification(Struct):
         places = {split_name(name)[0] for known in runs if known for name in known[1].results}
         return Judges(policy.test_globs, policy.test, self.snapshot(since), self.snapshot(self.tree), places)
 
-    def snapshot(self, tree: str) -> Snapshot:
+    def snapshot(self, tree: str) -> TreeFiles:
         files = frozenset(self.place.trees.files(tree))
-        return Snapshot(files, lambda path: self.text(path, tree).decode(errors="replace") if path in files else "")
+        return TreeFiles(files, lambda path: self.text(path, tree).decode(errors="replace") if path in files else "")
 
     def since(self) -> str:
         """Return the tree that the last review approved, or the base."""

@@ -30,7 +30,7 @@ from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line, sentence
 from capsule.core.workflow import EXAM
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
-from capsule.engine.budget import funds, require_funds
+from capsule.engine.budget import allowance_of, require_budget
 from capsule.engine.job import Job, Report, load_state, note, passed, sandbox, sent_back
 from capsule.engine.verification import TAIL, TRIES, no_result_of
 
@@ -148,7 +148,7 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         if transcript.usage:
             spent = Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage)
             note(job.services, job.mission, spent, job.services.run_limits.spent_event(job.step, spent))
-        require_funds(load_state(job.services, job.mission), job.phase.name, job.services)
+        require_budget(load_state(job.services, job.mission), job.phase.name, job.services)
         if judged:
             return ran
         if transcript.why == "stopped" or failure is None:
@@ -189,7 +189,7 @@ def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
     write_down = job.services.recorder(job.place, before)
     site = _copy_of_the_base(job) if job.phase.writes == EXAM else None
     briefing = brief(job, model, site.folder if site else None)
-    rest = funds(job.state, job.step, job.services)
+    rest = allowance_of(job.state, job.step, job.services)
     if rest != UNLIMITED:
         most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
         briefing = replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)

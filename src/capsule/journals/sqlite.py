@@ -22,7 +22,7 @@ from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode, encode, kind
 from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
-from capsule.core.stream_cache import Folded
+from capsule.core.stream_cache import CachedState
 from capsule.system.lock import FileLock, holder, is_locked
 
 _BUSY_SECONDS = 60
@@ -53,7 +53,7 @@ class SqliteJournal(Journal):
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
         self._epochs: dict[str, int] = {}
-        self._runs: dict[str, Folded[OpenRun]] = {}
+        self._runs: dict[str, CachedState[OpenRun]] = {}
         """Runs that agents were started for."""
 
     @contextmanager

@@ -50,7 +50,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$", re.MULTILINE
 _SIDES = {" ": "same", "+": "new", "-": "old"}
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     side: str
     """`same`, `new`, `old`, or `head` for the line above a hunk."""
     old: int | None
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
 class File(NamedTuple):
     path: str
-    lines: list[Line]
+    lines: list[DiffLine]
     left_out: int
 
 
@@ -86,16 +86,16 @@ def _hunks(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
         yield hunk, [row[:_LONGEST_LINE] for row in rows if row[:1] in _SIDES and row]
 
 
-def _lines(hunk: re.Match[str], rows: Sequence[str], lexer: Lexer | None) -> Iterator[Line]:
+def _lines(hunk: re.Match[str], rows: Sequence[str], lexer: Lexer | None) -> Iterator[DiffLine]:
     old, new = int(hunk[1]), int(hunk[2])
-    yield Line("head", None, None, escape(hunk[3].strip()))
+    yield DiffLine("head", None, None, escape(hunk[3].strip()))
     before = iter(_coloured([row[1:] for row in rows if row[0] != "+"], lexer))
     after = iter(_coloured([row[1:] for row in rows if row[0] != "-"], lexer))
     for row in rows:
         side = _SIDES[row[0]]
         text = next(before) if side != "new" else None
         text = next(after) if side != "old" else text
-        yield Line(side, None if side == "new" else old, None if side == "old" else new, text or Markup(""))
+        yield DiffLine(side, None if side == "new" else old, None if side == "old" else new, text or Markup(""))
         old, new = old + (side != "new"), new + (side != "old")
 
 

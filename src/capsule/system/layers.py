@@ -1,7 +1,7 @@
 """Folders that a command may write to without changing them: the user's `.venv` or `node_modules` below a layer.
 
 Each folder is the lower half of an overlay whose upper half belongs to one command and is removed after it. The mounts
-are made in a mount namespace around bubblewrap, which then shows them inside (`Laid.before` is put in front of it):
+are made in a mount namespace around bubblewrap, which then shows them inside (`MountedLayers.before` precedes it):
 
     <temporary folder>/capsule-layers-<uid>/<one command>/mounts        the table that `mount` reads
                                                           <n>/lower     a link to the folder
@@ -64,7 +64,7 @@ class Mount(NamedTuple):
     source: str = ""
 
 
-class Laid(Struct, frozen=True):
+class MountedLayers(Struct, frozen=True):
     """Layers that are ready for one command."""
 
     sources: Mapping[str, Mount] = field(default_factory=dict)
@@ -78,20 +78,20 @@ class Laid(Struct, frozen=True):
 
 
 @contextmanager
-def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
+def mounted_layers(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[MountedLayers]:
     """Make a layer over each folder for as long as a command takes, for the bubblewrap that is called `program`.
 
     Without overlays, `copy` chooses a writable copy, or else the folder itself, read-only.
     """
     lowers = tuple(dict.fromkeys(folders))
     if not lowers:
-        yield Laid()
+        yield MountedLayers()
         return
     words, options, _ = _probed(lowers, program)
     if words:
         with _overlay_folder(lowers) as folder:
             seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
-            yield Laid(seen, (*words, "sh", "-c", _MOUNT, "sh", folder), options, folder)
+            yield MountedLayers(seen, (*words, "sh", "-c", _MOUNT, "sh", folder), options, folder)
     elif copy:
         with own_folder() as folder:
             copies = {lower: Mount("--bind", f"{folder}/{n}") for n, lower in enumerate(lowers)}
@@ -100,9 +100,9 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
                     clone(Path(lower), Path(copied.source))
                 except (OSError, subprocess.SubprocessError) as error:
                     raise CapsuleError(f"{lower} could not be copied: {error}.", _HINT) from None
-            yield Laid(copies, folder=folder)
+            yield MountedLayers(copies, folder=folder)
     else:
-        yield Laid({lower: Mount("--ro-bind", lower) for lower in lowers})
+        yield MountedLayers({lower: Mount("--ro-bind", lower) for lower in lowers})
 
 
 def fault(program: str) -> str:

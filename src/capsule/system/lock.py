@@ -89,13 +89,13 @@ def held(path: Path | None, wait: float = 0) -> Iterator[None]:
         yield
         return
     lock = FileLock(path)
-    with Line(path).turn(wait=wait) if wait else contextlib.nullcontext():
+    with WaitingLine(path).turn(wait=wait) if wait else contextlib.nullcontext():
         lock.acquire(wait)
         with lock:
             yield
 
 
-class Line:
+class WaitingLine:
     """A fair queue for a lock; its tickets are in a folder next to it."""
 
     def __init__(self, lock: Path) -> None:

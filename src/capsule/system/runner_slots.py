@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 
-from capsule.system.lock import Line, held, is_locked, open_lock, try_lock
+from capsule.system.lock import WaitingLine, held, is_locked, open_lock, try_lock
 
 PORTS_FROM, PORTS_EACH, PORTS_BELOW = 20_000, 100, 32_768
 """Ports of slots: below those that the kernel gives out by itself."""
@@ -24,12 +24,12 @@ SLOT, PORT_BASE = "CAPSULE_SLOT", "CAPSULE_PORT_BASE"
 _LOCK_WAIT = 60.0
 
 
-class Neighbours:
+class RunnerSlots:
     """One runner among all that share a folder; it takes its slot on first use."""
 
     def __init__(self, folder: Path) -> None:
         self._slots = folder / "slots"
-        self._line = Line(folder / "tests.lock")
+        self._line = WaitingLine(folder / "tests.lock")
         self._fd: int | None = None
 
     @cached_property

@@ -56,7 +56,7 @@ from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import seatbelt
 from capsule.system.git_environment import absolute_entries
-from capsule.system.layers import Laid, Mount, laid
+from capsule.system.layers import Mount, MountedLayers, mounted_layers
 
 PROGRAM = "bwrap"
 BUBBLEWRAP, SANDBOX_EXEC = "bubblewrap", "sandbox-exec"
@@ -214,7 +214,9 @@ class Sandbox(Struct, frozen=True, dict=True):
             table[next((name for name in names if is_below(name, tops)), real)] = Mount(how, real)
         return table
 
-    def _ground_mounts(self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
+    def _ground_mounts(
+        self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: MountedLayers
+    ) -> dict[str, Mount]:
         place = (sandbox_paths.place,) if sandbox_paths.place else ()
         table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *sandbox_paths.writable))}
         table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(sandbox_paths.protected)}
@@ -272,7 +274,9 @@ class Bubblewrap(Sandbox, frozen=True, dict=True):
         possible = [pair for pair in named if Path(pair[1]).is_dir() and view.has_room_for(pair[0])]
         real = tuple((path, os.path.realpath(lower)) for path, lower in possible)
         sandbox_paths = replace(sandbox_paths, layers=real)
-        with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
+        with mounted_layers(
+            [lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers
+        ) as layers:
             opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
             table = (
@@ -374,7 +378,7 @@ _PROBES = {BUBBLEWRAP: (PROGRAM, _probed), SANDBOX_EXEC: (seatbelt.PROGRAM, _san
 
 def _fault(candidate: Level) -> str:
     """Return bubblewrap's error message; '' where everything that a sandbox needs is available."""
-    begins, first = _beginning(candidate, Laid(), network=True), _first_process(candidate)
+    begins, first = _beginning(candidate, MountedLayers(), network=True), _first_process(candidate)
     argv = (*begins, "--tmpfs", _IN_MEMORY[0], *first, "true")
     try:
         done = subprocess.run(
@@ -388,7 +392,7 @@ def _fault(candidate: Level) -> str:
     return said[0].removeprefix(f"{PROGRAM}: ") if done.returncode else ""
 
 
-def _beginning(found: Level, layers: Laid, *, network: bool) -> tuple[str, ...]:
+def _beginning(found: Level, layers: MountedLayers, *, network: bool) -> tuple[str, ...]:
     kept = [word for name in _KEPT_BY_ROOT for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
     return (
         *(_POLITE if found.polite else ()),

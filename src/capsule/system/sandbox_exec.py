@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.core.briefing import SandboxPaths
-from capsule.system.layers import Laid, Mount, own_folder
+from capsule.system.layers import Mount, MountedLayers, own_folder
 from capsule.system.sandbox import (
     MountedPlace,
     Sandbox,
@@ -63,7 +63,7 @@ class SandboxExec(Sandbox, frozen=True, dict=True):
             seen = base | {path: Mount("--tmpfs") for path in gone} | opened
             self._link_into(own["HOME"], folder, seen)
             lowers = tuple(os.path.realpath(lower) for _, lower in sandbox_paths.layers)
-            layers = Laid({lower: Mount("--ro-bind", lower) for lower in lowers}, folder=folder)
+            layers = MountedLayers({lower: Mount("--ro-bind", lower) for lower in lowers}, folder=folder)
             paths = replace(sandbox_paths, layers=tuple((lower, lower) for lower in lowers))
             table = _by_real_path(seen) | _by_real_path(self._ground_mounts(paths, view, layers))
             sockets = [_as_stored(path) for path in resolved(name for name in self.daemons if "/" in name)]

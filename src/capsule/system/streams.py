@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from capsule.core.secret_filter import Sieve
+from capsule.core.secret_filter import SecretFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Stream:
     def __init__(self, file: int, secrets: Sequence[bytes]) -> None:
         self.source, self.entrance = os.pipe()
         self._file = file
-        self._sieve = Sieve(secrets, quick_search()) if secrets else None
+        self._sieve = SecretFilter(secrets, quick_search()) if secrets else None
         self.open = True
         self.lost = 0
         os.set_blocking(self.source, False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from textual.content import Content
 
 from capsule.core.board import Board
-from capsule.core.merge_train import Car, MergeSummary, Place
+from capsule.core.merge_train import Car, MergeSummary, WaitingMission
 from capsule.core.merges import MergeRecord, MergeResult, Passage, merge_records
 from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.status import MissionStatus
@@ -73,7 +73,7 @@ def _merging(board: Board, queue: MergeSummary, key: str, names: int) -> MergeLi
     return MergeLine(key, lambda width: _with(head, title, width), f"{queue.at_it} {title} being merged")
 
 
-def _waiting(board: Board, place: Place, key: str, names: int) -> MergeLine:
+def _waiting(board: Board, place: WaitingMission, key: str, names: int) -> MergeLine:
     view = board.mission(place.mission)
     title, since = view.title if view else "", f"since {clock_time(place.came)}  "
     parts = [_sign(MissionStatus.WAITING), _name(place.mission, names), drawing.cell(place.words, _STANDING)]

@@ -20,7 +20,7 @@ _PLENTY = 20 << 30
 _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"))
 
 
-def missing_room(git: Git, env: Mapping[str, str], missions: int = 1) -> str:
+def disk_shortage(git: Git, env: Mapping[str, str], missions: int = 1) -> str:
     """Return a warning if so many more missions do not fit; '' if they do."""
     free: dict[int, int] = {}
     folders: dict[int, list[Path]] = defaultdict(list)

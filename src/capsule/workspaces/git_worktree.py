@@ -48,7 +48,7 @@ from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
 from capsule.workspaces.mission_refs import MissionRefs, RefReader
-from capsule.workspaces.private_git import Left, PrivateGit, mounted_paths, unmounted_paths
+from capsule.workspaces.private_git import LeftCommits, PrivateGit, mounted_paths, unmounted_paths
 from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.salvage import keep_commit, put_aside
@@ -83,11 +83,11 @@ class GitWorktree:
         mounted: bool = False,
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
-        missing_room: Callable[[], str] = str,
+        disk_shortage: Callable[[], str] = str,
     ) -> None:
         """`mounted`: a sandbox shows place and gate at the checkout's own path. `confined`: a sandbox keeps agents to
         the paths they are given, so nothing else is watched. `not_ours`: paths outside of this mission's work, even if
-        its agents change them. `missing_room` reports a full disk."""
+        its agents change them. `disk_shortage` reports a full disk."""
         self.path = git.root / ".capsule" / "worktrees" / mission
         self.branch = f"capsule-{mission}"
         self._git = git
@@ -96,7 +96,7 @@ class GitWorktree:
         self._mounted = mounted
         self._confined = confined
         self._not_ours = not_ours
-        self._missing_room = missing_room
+        self._missing_room = disk_shortage
         self._told_of_room = False
         self._notes = git.capsule_dir / "places" / mission
         self._filled = self._notes / "filled"
@@ -230,7 +230,7 @@ class GitWorktree:
         self._private.remove()
         detach_submodules(self.path, self._snapshots.submodules_of(self._base()))
 
-    def _adopt_commits(self, left: Left, entry: Path) -> None:
+    def _adopt_commits(self, left: LeftCommits, entry: Path) -> None:
         self._private.move_branch(left)
         if left.stray:
             self._git.repository("update-ref", "--no-deref", "HEAD", left.stray, git_dir=entry)

@@ -57,7 +57,7 @@ _OBJECTS = f"{Path(INSIDE_A_SANDBOX).parent}/objects"
 """The path at which a sandbox shows the repository's objects."""
 
 
-class Left(NamedTuple):
+class LeftCommits(NamedTuple):
     """The commits at which an agent left the mission's branch and its HEAD; '' is nowhere, or on the branch."""
 
     was: str
@@ -91,15 +91,15 @@ class PrivateGit:
 
     # After
 
-    def left(self) -> Left:
+    def left(self) -> LeftCommits:
         """Read as text where the agent left its branch and HEAD; no git of ours runs in there."""
         head = self._read("HEAD")
         home = head.startswith("ref:") and head.removeprefix("ref:").strip() == self._ref
         was = _content(self._was).decode()
         was = was if re.fullmatch(_OID, was) else ""
-        return Left(was, self._follow(self._ref), "" if home else self._follow("HEAD"))
+        return LeftCommits(was, self._follow(self._ref), "" if home else self._follow("HEAD"))
 
-    def import_commits(self, left: Left) -> None:
+    def import_commits(self, left: LeftCommits) -> None:
         """Bring the commits of branch and HEAD into the repository, checked; no ref moves."""
         if not left.tips:
             return
@@ -111,7 +111,7 @@ class PrivateGit:
             words = f"What the agent committed is refused: {fault}."
             raise WorkspaceBroken(words, "Its files are still there.") from fault
 
-    def move_branch(self, left: Left) -> None:
+    def move_branch(self, left: LeftCommits) -> None:
         """Move the mission's branch to where the agent left it; commits that it cannot take are kept under a ref."""
         if left.branch in ("", left.was):
             return
@@ -182,7 +182,7 @@ class PrivateGit:
         (objects / "info/alternates").write_bytes(as_alternate(self._git.common_dir / "objects"))
         return packs
 
-    def _fetch(self, left: Left) -> None:
+    def _fetch(self, left: LeftCommits) -> None:
         """Pack what the repository lacks of these commits, check the pack, and move it in."""
         asked = "".join(f"{oid}\n" for oid in left.tips) + f"^{left.was}\n"
         command = ("pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", str(self._home / "pack"))

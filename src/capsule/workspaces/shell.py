@@ -20,7 +20,7 @@ from capsule.core.test_report import TestReport, read_report, readable
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, read_regular, tail_bytes
 from capsule.system.process import Command, SupervisorClient
-from capsule.system.runner_slots import Neighbours
+from capsule.system.runner_slots import RunnerSlots
 from capsule.system.sandbox import Sandbox, at_its_own_path, sandbox_error
 from capsule.system.stop import Stop
 
@@ -48,7 +48,7 @@ class SupervisedShell:
         allow: Sequence[str] = (),
         at_checkout_path: bool = True,
         own_network: bool = False,
-        neighbours: Neighbours | None = None,
+        slots: RunnerSlots | None = None,
     ) -> None:
         """`allow` names variables that are passed on although they look like secrets.
 
@@ -60,7 +60,7 @@ class SupervisedShell:
         self._sandbox = sandbox
         self._sandbox_of_tests = replace(sandbox, network=False) if sandbox and own_network else sandbox
         self._at_checkout_path = at_checkout_path
-        self._neighbours = neighbours
+        self._slots = slots
         self._env = for_commands(os.environ if base_env is None else base_env, allow)
 
     def run(
@@ -88,8 +88,8 @@ class SupervisedShell:
         elif not self._at_checkout_path:
             sandbox_paths = at_its_own_path(sandbox_paths)
         turn: AbstractContextManager[Callable[[], bool]] = nullcontext(lambda: False)
-        if self._neighbours and alone is not None:
-            turn = self._neighbours.turn(alone=alone)
+        if self._slots and alone is not None:
+            turn = self._slots.turn(alone=alone)
         confined: AbstractContextManager[tuple[str, ...]] = nullcontext(argv)
         if sandbox := self._sandbox_of_tests if reports else self._sandbox:
             confined = sandbox.around(argv, cwd=cwd, env=environment, sandbox_paths=sandbox_paths)

@@ -30,7 +30,7 @@ from capsule.system.files import tail_bytes
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.git_worktree import GitWorktree
-from capsule.workspaces.private_git import Left
+from capsule.workspaces.private_git import LeftCommits
 from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.trees import GitTrees, graft, merged
 
@@ -122,7 +122,7 @@ class StepwiseWorktree(GitWorktree):
             self._unstage(base, entry)
         return base, newest
 
-    def _adopt_commits(self, left: Left, entry: Path) -> None:
+    def _adopt_commits(self, left: LeftCommits, entry: Path) -> None:
         self._keep_unless_in_files(left.tips)
         self._unstage(self._base(), entry)
 
