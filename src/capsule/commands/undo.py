@@ -23,7 +23,7 @@ import argparse
 from capsule.app.missions import known_mission
 from capsule.app.undoing import last_verb, undo
 from capsule.commands.arguments import item_argument, say
-from capsule.commands.several import do_in_turn
+from capsule.commands.each_item import do_in_turn
 from capsule.core.errors import Refused
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
