@@ -416,6 +416,14 @@ FAULTY = {
         b"Merge {{TASK_NAME}}. {{SIGNAL_CONTRACT}}\n",
         "uses {{TASK_NAME}}, which has no meaning",
     ),
+    "a faulty name in a block that is left out for now": (
+        b"Merge. {{#UNBLOCK_NOTES}}{{TASK_NAME}}{{/UNBLOCK_NOTES}} {{SIGNAL_CONTRACT}}\n",
+        "uses {{TASK_NAME}}, which has no meaning",
+    ),
+    "a block that is not closed": (
+        b"Merge. {{#UNBLOCK_NOTES}}notes {{SIGNAL_CONTRACT}}\n",
+        "has {{#UNBLOCK_NOTES}} without {{/UNBLOCK_NOTES}}",
+    ),
     "a name of a part that comes only later": (
         b"Merge. {{FINDINGS}} {{SIGNAL_CONTRACT}}\n",
         "uses {{FINDINGS}}, which has",
@@ -439,6 +447,7 @@ def test_a_faulty_prompt_is_found_before_an_agent_is_paid(
     assert answer.code == 2, answer
     assert cause in answer.err
     assert a_project.walked() == []
+    assert_clear(a_project.capsule(*words, "--dry-run"), 2, cause, "")
     found = json.loads(a_project.capsule("doctor", "--no-tests", "--json").out)["checks"]
     wrong = next(check for check in found if check["name"] == "workflow tdd")
     assert (wrong["state"], cause in wrong["found"]) == ("wrong", True)
@@ -553,3 +562,19 @@ def test_the_trackers_files_are_committed_where_the_settings_say_so(a_project: P
     assert "uncommitted" not in answer.out.replace("uncommitted change", "")
     assert a_project.git("show", "--name-only", "--format=%s") == "Update the tracker\n\n.beads/issues.jsonl"
     assert a_project.status() == "?? mine"
+
+
+@pytest.mark.promise("backlog.cap-from-now")
+def test_a_cap_that_is_typed_holds_for_one_named_task(a_project: Project) -> None:
+    answer = a_project.run("--cap", "2")
+    assert answer.code == 0 and "cap: 2 of 2 phases used" in answer.out, answer
+    assert a_project.walked() == ["prep PASS", "test-writer PASS", "test-review PASS"]
+    assert "2 of 2 phases used" in a_project.run("--cap", "2").out
+    assert a_project.run("--cap", "2").code == 0 and a_project.answer() == "42"
+
+
+def test_a_cap_that_cannot_be_kept_is_refused(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.run("--cap", "0"), 2, "--cap must be 1 or more", "retries included")
+        for word in ("--fresh", "--rebase"):
+            assert_clear(a_project.run("--cap", "2", word), 2, "--cap does not go with --fresh or --rebase", "the cap")

@@ -463,7 +463,9 @@ def test_a_run_names_the_follow_up_that_is_known(a_backlog: BacklogProject) -> N
     a_backlog.play(script)
     said = a_backlog.run("--cap", "1")
     assert "a follow-up is known already, as WRK-002" in said.err
-    assert a_backlog.item("WRK-002").description == "It peels off." and len(a_backlog.ids()) == 2
+    assert (
+        a_backlog.item("WRK-002").description == "Found by WRK-001/triage: It peels off." and len(a_backlog.ids()) == 2
+    )
 
 
 @pytest.mark.promise("backlog.answers")
@@ -677,7 +679,7 @@ def test_a_reverted_merge_brings_the_item_back_to_be_started_over(a_backlog: Bac
     before = a_backlog.head()
     for words in ((), ("WRK-001",)):
         said = a_backlog.run(*words)
-        assert (said.code, "WRK-001 stands at merge, and its work is not here." in said.out) == (1, True), said
+        assert (said.code, "WRK-001 is at merge, and its work is not here." in said.out) == (1, True), said
         assert "next       capsule run WRK-001 --fresh\n" in said.out
     assert (a_backlog.head(), a_backlog.status()) == (before, "")
     said = a_backlog.run("WRK-001", "--fresh")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError, UnknownItem
-from capsule.core.item import Assessment, Blocked, Item, Status, Value
+from capsule.core.item import Assessment, Blocked, Item, Status, Value, found_by
 from capsule.core.project_log import archived_titles, log_entry
 from capsule.system.lock import FileLock
 from capsule.trackers import _backlog_edit, _backlog_page, backlog
@@ -835,9 +835,10 @@ def test_what_a_person_adds_is_added_even_if_it_is_known() -> None:
 @pytest.mark.promise("backlog.known-follow-ups")
 def test_a_follow_up_that_is_known_is_named_and_its_context_is_added_once() -> None:
     text = HEAD + "  - {id: WRK-001, title: Fix it, status: new, description: It is broken.}\n"
-    wanted = follow_up("fix IT", description="It also loses rows.")
+    wanted = follow_up("fix IT", description="It also loses rows.\n\nAnd columns.", origin="WRK-002/prd")
     after = change(text, wanted)
-    assert read(after.data.decode()).items["WRK-001"].description == "It is broken.\n\nIt also loses rows."
+    found = "Found by WRK-002/prd: It also loses rows.\nAnd columns."
+    assert read(after.data.decode()).items["WRK-001"].description == f"It is broken.\n\n{found}"
     assert not after.added
     assert after.known == ("a follow-up is known already, as WRK-001: its context is in the description there",)
     assert change(after.data.decode(), wanted).data == after.data, "applied again after a crash"
@@ -1122,8 +1123,9 @@ def apply_to_model(model: dict[str, dict[str, Any]], last: int, assignment: Assi
             model[f"WRK-{last:03}"] = {name: value for name, value in new.items() if value}
         case Exists(_, values):  # it is known: what is new about it is added
             known = next(item for item in model.values() if item.get("title") == values["title"])
-            held, context = known.get("description", ""), str(values.get("description") or "")
-            if context and context not in held:
+            held, told = known.get("description", ""), str(values.get("description") or "")
+            context = found_by("", told)
+            if told.strip() and told not in held and context not in held:
                 known["description"] = f"{held.rstrip()}\n\n{context}" if held.strip() else context
     return last
 

@@ -312,6 +312,28 @@ def test_an_item_closed_meanwhile_is_not_merged(scene: Scene) -> None:
     assert "was closed in the tracker" in state.halt.reason
 
 
+@pytest.mark.promise("merge.closed-item", "backlog.known-follow-ups")
+@pytest.mark.parametrize(
+    ("added", "merged"), [("Found by two/triage: It peels.\nA lot.", True), ("Paint it, too.", False)]
+)
+def test_what_another_mission_found_stops_no_merge_and_what_a_person_adds_does(
+    scene: Scene, added: str, merged: bool
+) -> None:
+    scene.plays(story(merge=[COMMIT]))
+    watcher_event = scene.watcher.event
+
+    def add_before_publish(mission: str, event: Event) -> None:
+        watcher_event(mission, event)
+        if isinstance(event, StepBegun) and event.phase == "publish":
+            known = scene.tracker.item("one").description
+            scene.tracker.change("one", {"description": f"{known.rstrip()}\n\n{added}"})
+
+    scene.watcher.event = add_before_publish  # type: ignore[method-assign]
+    state = scene.run("one", "tdd")
+    assert state.finished is merged
+    assert merged or "was rewritten in the tracker" in (state.halt.reason if state.halt else "")
+
+
 def test_verify_off_looks_at_nothing_and_warn_goes_on(scene: Scene) -> None:
     scene.plays(story(execute=[{"signal": PASS}], merge=[{**COMMIT, "run": ["git add tests.sh && git commit -qm x"]}]))
     assert scene.run("one", "tdd", verify="warn").finished

@@ -22,7 +22,7 @@ from capsule.core.schedule import QueuePosition, choose, in_order, within_reach
 from capsule.core.state import MissionState, Step, agent_for
 from capsule.core.text import count
 from capsule.core.workflow import Workflow
-from capsule.engine.brief import brief
+from capsule.engine.brief import brief, check_prompts
 from capsule.engine.job import Job
 from capsule.project import Project
 from capsule.reports.live import FanOut
@@ -89,7 +89,7 @@ def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) 
     yield from _mission(first, request.model)
 
 
-# ---- what a person is asked instead of an agent
+# ---- questions for a person instead of an agent
 
 
 def _as_asked(project: Project, asked: dict[str, str], queued: Queued) -> Queued:
@@ -120,7 +120,7 @@ def _nothing(places: Sequence[QueuePosition], asked: Mapping[str, str], only: Co
     return "No agent would be started." if asks else "Nothing would be done."
 
 
-# ---- what it would cost
+# ---- cost
 
 
 def _in_all(project: Project, request: RunRequest, items: Sequence[Item], states: Mapping[str, MissionState]) -> str:
@@ -170,6 +170,7 @@ def _mission(plan: MissionPlan, model: str, price: str = "") -> Iterator[str]:
     with open_services(
         plan.project, plan.project.tracker, plan.words, FanOut(), None, model=model, dry=True
     ) as services:
+        check_prompts(services.words, state, skills=services.skills)
         yield _agents(state, services)
         if price:
             yield price

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         from capsule.commands.live_view import view_run  # noqa: PLC0415 - start-up
 
         return view_run(project, request, args.words)
-    if not request.items or project.tracker.traits.authoritative or _are_side_by_side(project, request):
+    if not request.items or project.tracker.traits.authoritative or _share_a_run(project, request):
         return run_in_queue(project, request, args.output, dry=args.dry_run)
     return max(_run_named(project, item, request, args.output, dry=args.dry_run) for item in request.items)
 
@@ -104,10 +104,11 @@ def _number_or_word(text: str) -> int | str:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _are_side_by_side(project: Project, request: RunRequest) -> bool:
-    """Tell whether several named tasks run at the same time."""
+def _share_a_run(project: Project, request: RunRequest) -> bool:
+    """Tell whether named tasks run at the same time, or under one cap."""
     several = jobs_of(project) > 1 and len(request.items) > 1 and not (request.fresh or request.rebase)
-    return several and not any(is_container(project.tracker.item(item)) for item in request.items)
+    capped = request.cap is not None and not (request.fresh or request.rebase)
+    return (several or capped) and not any(is_container(project.tracker.item(item)) for item in request.items)
 
 
 def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool = False, triage: bool = False) -> int:
@@ -125,6 +126,9 @@ def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *,
     if is_container(item):
         return _run_campaign(project, item, request, how, dry=dry)
     _refuse_on_failure(request)
+    if request.cap is not None:
+        hint = "Leave the cap out: `budget.mission.tokens` and `budget.mission.usd` limit a mission however it is run."
+        raise UsageError("--cap does not go with --fresh or --rebase of a task.", hint)
     refuse_what_has_to_wait(project, item_id)
     plan = plan_mission(project, item_id, request)
     if dry:

@@ -1,4 +1,4 @@
-"""Compose what an agent is told; describe what it answered.
+"""Compose an agent's prompt; describe its answer.
 
 Templates know two forms: `{{NAME}}`, and `{{#NAME}} ... {{/NAME}}` which is kept only where NAME has a value.
 Substitution is one pass by a function: a value is never expanded again, so `{{TASK_ID}}` in an item's title stays text.
@@ -22,6 +22,7 @@ from capsule.core.text import without_controls
 
 _BLOCK = re.compile(r"^[ \t]*\{\{#([A-Z_]+)\}\}[ \t]*\n(.*?)^[ \t]*\{\{/\1\}\}[ \t]*\n?", re.DOTALL | re.MULTILINE)
 _INLINE_BLOCK = re.compile(r"\{\{#([A-Z_]+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
+_LONE = re.compile(r"\{\{([#/])([A-Z_]+)\}\}")
 _NAME = re.compile(r"\{\{([A-Z_]+)\}\}")
 
 LONGEST_FEEDBACK = 24 * 1024
@@ -99,6 +100,11 @@ def fill(template: str, values: Mapping[str, str], *, source: str = "template") 
     kept = template
     for block in (_BLOCK, _INLINE_BLOCK):
         kept = block.sub(lambda found: found.group(2) if _value(values, found.group(1), source) else "", kept)
+    if lone := _LONE.search(kept):
+        mark, name = lone.groups()
+        other = "/" if mark == "#" else "#"
+        missing = f"{{{{{other}{name}}}}}"
+        raise SettingsError(f"{source} has {lone[0]} without {missing}.", f"Add {missing}, or remove {lone[0]}.")
     return _NAME.sub(lambda found: _value(values, found.group(1), source), kept)
 
 

@@ -166,6 +166,7 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _DUPLICATE = "duplicate of "
+_FOUND_BY = re.compile(r"Found by [A-Za-z0-9._-]+/[A-Za-z0-9_-]+: ")
 
 
 def duplicate_of(twin: str) -> str:
@@ -177,6 +178,18 @@ def twin_of(why: str) -> str:
     """Return the item that another one was closed as a duplicate of; '' for any other reason."""
     words = why.strip().rstrip(".")
     return words[len(_DUPLICATE) :] if words.lower().startswith(_DUPLICATE) else ""
+
+
+def found_by(origin: str, context: str) -> str:
+    """Return the paragraph that tells in an item's description what the agent of another one found about it."""
+    return f"Found by {origin}: " + re.sub(r"\n\s*\n", "\n", context.strip())
+
+
+def as_asked(item: Item) -> Item:
+    """Return the item as people wrote it, without what agents of other items found about it."""
+    paragraphs = item.description.split("\n\n")
+    own = "\n\n".join(each for each in paragraphs if not _FOUND_BY.match(each))
+    return msgspec.structs.replace(item, description=own.strip())
 
 
 def check_id(text: str) -> str:
@@ -272,7 +285,7 @@ def below(root: str, items: Mapping[str, Item]) -> list[Item]:
         if item.id not in found and item.id != root:
             found[item.id] = item
             waiting += reversed(children.get(item.id, []))
-    if not root:  # a family that is drawn in a circle hangs from nobody
+    if not root:  # items in a cycle of parents have no root
         found |= {name: item for name, item in items.items() if name not in found}
     return list(found.values())
 

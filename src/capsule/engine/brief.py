@@ -96,7 +96,8 @@ def check_prompts(words: Words, state: MissionState, *, skills: bool, seen: froz
     """Fill in every prompt of a mission's workflow, and of those that it starts, or raise SettingsError."""
     for phase in state.workflow.phases:
         if phase.prompt:
-            values = prompt_values(state, phase.name, "", skills=skills)
+            found = prompt_values(state, phase.name, "", skills=skills)
+            values = {name: value or "later" for name, value in found.items()}  # so that no block is left out
             fill_prompt(words, state, phase, values, "feedback", findings="findings")
         if phase.workflow and phase.workflow not in seen:
             part = replace(state, workflow=words.workflow(phase.workflow))

@@ -16,7 +16,7 @@ from capsule.core.errors import CapsuleError, Overlap, UnknownItem, WentBack
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, refuted
 from capsule.core.history import read_mission
-from capsule.core.item import Status, same_words
+from capsule.core.item import Status, as_asked, same_words
 from capsule.core.ledger import archived
 from capsule.core.merge_queue import BATCH, merged_meanwhile
 from capsule.core.proven import trailers_of
@@ -40,12 +40,12 @@ from capsule.engine.merge_turn import Turn, merge_turn
 from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
 
 ARCHIVED_AT = "archived_at"
-"""When the item left its tracker with a merge: the archive says the same."""
+"""The time at which a merge removed the item from its tracker; the archive uses the same."""
 _MOST_RETURNS = 2
-"""How often the work of a mission goes back by itself because others were merged before it."""
+"""How often a mission's work goes back by itself after merges of others."""
 _MOST_OTHERS = 5
 _MOST_ROUNDS = 8
-"""How often main may move while we merge before we say that it is too busy."""
+"""How often main may move during a merge before it counts as too busy."""
 _SAID = "the merge result is green"
 
 
@@ -58,7 +58,7 @@ def publish(job: Job) -> Report:
         report = _merged_before(job, work, turn)
         if report or not turn.served:
             return report or _unless_changed(job, work, turn)
-    return publish(job)  # another mission merged it along, and somebody took that back since: it waits again
+    return publish(job)  # another mission merged it along, and a person reverted that since: wait again
 
 
 class _Work:
@@ -67,13 +67,13 @@ class _Work:
     def __init__(self, job: Job) -> None:
         state = job.state
         self.job, self.trunk, self.at = job, job.services.trunk(state.into), job.services.clock.now()
-        alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # what is red there is its own affair
+        alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # its own red result concerns only itself
         self.gate = f"{state.policy.verify}{alone}: {state.policy.test}"
         self._evidence: dict[str, tuple[Evidence, ...]] = {}
         self.has_run = False
-        """Whether a test run was needed: people had time to change their minds."""
+        """Whether a test run was needed, which gives people time to change the item."""
         self.breaches: dict[str, list[str]] = {}
-        """By tree, what its tests did to the repository; it was put back."""
+        """By tree, the breaches of its tests, which were reverted."""
         self.draft = state_store_of(state, job.services).draft(
             archived(state.item, self.at, state.workflow.names()[-1])
         )
@@ -85,8 +85,7 @@ class _Work:
         return self.trunk.holds(commit)
 
     def propose(self, onto: str = "") -> Candidate:
-        """Build the merge; where the tracker lives in the project, the item leaves it in the very commit that brings
-        its work."""
+        """Build the merge; if the tracker is in the project, the same commit removes the item from it."""
         state = self.job.state
         approved = state.checkpoint.head if state.checkpoint else self.job.place.head()
         title = commit_message(state.item.id, state.item.title)
@@ -113,7 +112,7 @@ class _Work:
         return True
 
     def _gate(self, candidate: Candidate, along: Sequence[str] = (), variant: str = "") -> tuple[Evidence, ...]:
-        """Test the merge, also that its test run is honest; a look-up where main has not moved since the sign-off."""
+        """Test the merge and the honesty of its test run; only look results up if main has not moved since sign-off."""
         job = self.job
         if job.state.policy.verify == "off":
             return ()
@@ -130,7 +129,7 @@ class _Work:
         return (tested, *rest)
 
     def _proven_again(self, claim: Verification, candidate: Candidate, along: Sequence[str]) -> tuple[Evidence, ...]:
-        """Verify what a merge contains beyond what was signed off; nothing where the tree is the same."""
+        """Verify what a merge contains beyond the sign-off; nothing if the tree is the same."""
         states = [claim.state, *(load_state(self.job.services, name) for name in along)]
         works = [self._claim(one, self.job.place.delivered(one.checkpoint)) for one in states if one.checkpoint]
         if candidate.tree in [work.tree for work in works]:
@@ -139,7 +138,7 @@ class _Work:
         return verify_merge(replace(claim, state=onto, signed_off=works))
 
     def main_is_red(self, commit: str) -> bool:
-        """Tell whether the tests fail without this mission's work too: then it is not to blame."""
+        """Tell whether the tests also fail without this mission's work."""
         with guard_repository(self.job.place):
             return self._claim(self.job.state, commit).observe(commit).colour is Colour.RED
 
@@ -148,7 +147,7 @@ class _Work:
         return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree)
 
     def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
-        """Note that it is green as part of a tree that was tested in the same way."""
+        """Record that it is green as part of a tree that was tested in the same way."""
         policy = self.job.state.policy
         if policy.verify == "off" or not policy.test:
             return
@@ -177,7 +176,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
     candidate = Candidate(own.commit, own.tree, own.onto)
     if batch is None or not work.trunk.holds(batch.commit):
         return _published(work, candidate)
-    if proposed[0].commit == batch.commit:  # it had the turn, and checkouts may not have followed yet
+    if proposed[0].commit == batch.commit:  # it had the turn, and checkouts may not be updated yet
         work.trunk.publish(Candidate(batch.commit, batch.tree, proposed[0].onto))
     work.tested_with([name for name in batch.missions if name != job.mission], candidate, batch.tree)
     said = f"{work.trunk.branch} is now {batch.commit[:12]}"
@@ -201,7 +200,7 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
         car = _green_together(work, turn, candidate) if turn else ()
         if not (car if turn else work.is_green(candidate)):
             return _report_red(job, work, candidate)
-        if work.has_run and (objection := _changed_under_us(job)):  # tests take their time
+        if work.has_run and (objection := _changed_under_us(job)):  # tests may take long
             return Report(parked(objection))
         waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
         if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
@@ -216,7 +215,7 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
 
 
 def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
-    """Send back work whose merge is red, without blame where main is red without it."""
+    """Send back work whose merge is red, without blame if main is red without it."""
     state, evidence = job.state, work.evidence(candidate)
     if candidate.tree in work.breaches:
         return Report(quarantined(work.breaches[candidate.tree]))
@@ -237,7 +236,7 @@ def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
 
 
 def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[Stacked]:
-    """Return the merges of the batch that are green together, the mission's own first; none where that is red."""
+    """Return the merges of the batch that are green together, the mission's own first; none if that is red."""
     car = turn.car(candidate, work)
     car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
     known = turn.queue.now().green
@@ -251,7 +250,7 @@ def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[S
 
 
 def _bisect(work: _Work, turn: Turn, candidate: Candidate, car: Sequence[Stacked]) -> int:
-    """Count how many of the batch are green together; where not all are, find the first red one by bisection."""
+    """Count how many of the batch are green together; if not all are, find the first red one by bisection."""
     green, red, tried = 0, len(car) + 1, len(car)
     while red - green > 1:
         is_green = _test_car(turn, car[:tried], work, candidate)
@@ -305,7 +304,7 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
 
 
 def _go_back(job: Job, why: str, candidate: Candidate, others: Mapping[str, str]) -> None:
-    """Send the work back by itself where main has moved under it; the third time a person decides."""
+    """Send the work back by itself if main has moved; the third time a person decides."""
     state = job.state
     if candidate.onto == state.base or state.parent or state.returns >= _MOST_RETURNS:
         return
@@ -315,7 +314,7 @@ def _go_back(job: Job, why: str, candidate: Candidate, others: Mapping[str, str]
 
 def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> Mapping[str, str]:
     """Return the missions that were merged since the work began, each with its merge; only those that changed the
-    paths. Where there is none by now, those that sent it back before."""
+    paths. If there is none now, return those that sent it back before."""
     merges = [merge for merge in trunk.merged_since(job.state.base) if not paths or {*merge.paths} & {*paths}]
     return {merge.mission: merge.commit for merge in merges[:_MOST_OTHERS]} or job.state.met
 
@@ -326,7 +325,7 @@ def _named(others: Mapping[str, str]) -> str:
 
 
 def _merge_message(job: Job) -> str:
-    """Name the item; trailers say what made the merge, so that `git log` can be asked."""
+    """Name the item; trailers describe the merge for `git log`."""
     state, events = job.state, job.services.journal.events(job.mission)
     trailers = trailers_of(read_mission(event for _, event in events))
     if state.parent:
@@ -362,7 +361,7 @@ def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...]
 def _tested_as_a_whole(claim: Verification, variant: str) -> Evidence:
     seen = claim.run_of(claim.tree, variant)[0] if variant else claim.observe(claim.tree)
     judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
-    if judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
+    if judged and judged.standing is not EvidenceStatus.REFUTED:  # known failures of the base
         return Evidence("gate", _SAID, judged.observed, judged.standing)
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
     asked = ", asked once more" if variant else ""
@@ -371,7 +370,7 @@ def _tested_as_a_whole(claim: Verification, variant: str) -> Evidence:
 
 
 def _changed_under_us(job: Job) -> str:
-    """Ask before anything is merged, where a human closed or rewrote the item meanwhile."""
+    """Park before anything is merged if a person closed or rewrote the item meanwhile."""
     state = job.state
     if state.parent:
         return ""
@@ -386,17 +385,17 @@ def _changed_under_us(job: Job) -> str:
 
 
 def _item_change(job: Job, state: MissionState) -> str:
-    """Return `closed`, `rewritten` or `removed` where a person did that to the item of a mission meanwhile, else ''."""
+    """Return `closed`, `rewritten` or `removed` if a person did that to a mission's item meanwhile, else ''."""
     try:
         now = job.services.tracker.item(state.item.id)
     except UnknownItem:
         return "removed"
-    unchanged = same_words(state.item, now, job.services.redact)
+    unchanged = same_words(as_asked(state.item), as_asked(now), job.services.redact)
     return "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
 
 
 def _uncommitted(job: Job) -> str:
-    """Object to work that no commit holds: only commits are merged, and it would be put away with the worktree."""
+    """Refuse uncommitted work: only commits are merged, and it would be removed with the worktree."""
     held = job.state.checkpoint
     left = job.place.trees.changes(held.head, job.place.delivered(held)) if held else ()
     named = ", ".join(change.path for change in left[:SHOWN])
@@ -406,7 +405,7 @@ def _uncommitted(job: Job) -> str:
 
 
 def _moved_branch(job: Job) -> str:
-    """Object to commits that came after the last recorded step, unverified; going on by hand adopts them."""
+    """Refuse commits after the last recorded step, which are unverified; a person's resume adopts them."""
     known, found = job.state.checkpoint, job.place.head()
     if known is None or known.head == found:
         return ""

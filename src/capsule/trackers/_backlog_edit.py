@@ -20,7 +20,7 @@ import msgspec
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import TrackerError
-from capsule.core.item import Status
+from capsule.core.item import Status, found_by
 from capsule.core.project_log import same_title
 from capsule.trackers._backlog_page import BOM, LARGEST, BacklogPage, Field, documents_in, fields_of, number_of, opened
 
@@ -167,13 +167,15 @@ class _Plan:
                 item = self._archived()[title]
                 self.known.append(f"a follow-up is not new, it was archived as {item}: {wanted.values['title']}")
             return
-        context, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
+        told, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
+        context = found_by(str(wanted.values.get("origin", "")), told) if told.strip() else ""
         held = self.changed.get(number, {}).get("description") or self._page.text_of(number, "description")
         more = ": its context is in the description there" if context else ""
-        if context and context not in held and len(held) < _LONGEST_DESCRIPTION:
+        is_new = bool(context) and told not in held and context not in held
+        if is_new and len(held) < _LONGEST_DESCRIPTION:
             added = f"{held.rstrip()}\n\n{context}" if held.strip() else context
             self.changed.setdefault(number, {})["description"] = added
-        elif context not in held:
+        elif is_new:
             more = ", whose description has no room for its context"
         self.known.append(f"a follow-up is known already, as {item}{more}")
 
@@ -194,7 +196,7 @@ class _Plan:
 
     @property
     def raises_last_id(self) -> bool:
-        """Tell whether the file must note the last id anew: an item that leaves it takes its number along."""
+        """Tell whether the file must record a new last id: an item that leaves the file takes its number along."""
         left = [number_of(self._page.ids[number]) or 0 for number in self.gone]
         return bool(self.added) or max(left, default=0) > self._page.stated_last_id
 
@@ -363,7 +365,7 @@ def _eol(page: BacklogPage) -> str:
     return "\r\n" if "\r\n" in page.text[: page.text.find("\n") + 1] else "\n"
 
 
-# ---- what was written must read as it was meant
+# ---- verify what was written
 
 
 def _near_is_meant(page: BacklogPage, plan: _Plan, cuts: Sequence[Cut], data: bytes) -> bool:
