@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 KEYS = {
     "idle": (),
     "busy": ("j", "j"),
-    "blocked": ("j", "j", "j"),
+    "blocked": ("j", "j"),
     "failing": ("j", "j", "enter"),
     "finished": ("4",),
     "forty": ("3", "j"),

@@ -29,7 +29,7 @@ from capsule.reports.facts import mission_facts, report_facts
 from capsule.reports.markdown import markdown
 from capsule.reports.show import show_lines
 from capsule.reports.style import Style
-from capsule.tui.lines import mission_line, past_line
+from capsule.tui.lines import mission_line, past_line, strip_lines
 from capsule.tui.mission import mission_lines
 from capsule.tui.run_view import job_lines
 from tests.conftest import Repo
@@ -132,6 +132,7 @@ class Shown(NamedTuple):
     row: str
     past: str
     job: str
+    strip: str
     page: str
 
 
@@ -159,6 +160,7 @@ def on_every_screen(story: Story) -> Shown:
         row=mission_line(on_board, WIDTH, 8).plain,
         past=past_line(on_board, WIDTH, 8).plain,
         job="".join(line.plain for line in job_lines([on_board], WIDTH, 9)),
+        strip="".join(line.plain for line in strip_lines(board, WIDTH, 9)),
         page=summary_page(told.events),
     )
 
@@ -202,6 +204,7 @@ def test_every_screen_has_the_same_word_and_sign_for_a_mission(story: Story) -> 
         past=found(rf"\d  (\S {WORDS})", shown.past),
     )
     assert not story.running or shown.job.startswith(f"{status.sign} ")
+    assert not story.running or shown.strip.startswith(f"{status.sign} ")
     same(json=str(shown.told["state"]), show=str(shown.shown["state"]), expected=status.value)
     same(show=found(r"\n  (\S) ", shown.show), board=found(r"\n  (\S) ", shown.board), expected=status.sign)
 

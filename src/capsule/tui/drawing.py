@@ -1,8 +1,7 @@
 """The pieces that every screen is drawn from: signs, colours, columns. Pure: values in, lines of `Content` out.
 
-Whatever agents, items and repositories say is text and never markup, and nothing in it can steer a terminal: it goes
-through `said` or `paragraph`, which put it on lines that fit. A colour never says anything alone: there is a word or a
-sign beside it.
+Text of agents, items and repositories is never markup, and cannot steer a terminal: `said` or `paragraph` put it on
+lines that fit. A colour always comes with a word or a sign.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ def text(words: str, style: str = "") -> Content:
 
 
 def said(words: str, width: int, style: str = "") -> Content:
-    """Draw a stranger's words on one line of so many cells."""
+    """Draw untrusted text on one line of so many cells."""
     return Content.styled(fit(clean(words), width), style)
 
 
 def cell(words: str, width: int, style: str = "") -> Content:
-    """Draw a stranger's words in exactly so many cells."""
+    """Draw untrusted text in exactly so many cells."""
     return Content.styled(column(clean(words), width), style)
 
 
@@ -83,14 +82,14 @@ def block(lines: Iterable[Content]) -> Content:
 
 
 def put(widget: Static, content: Content) -> None:
-    """Draw it, unless it is there already: a screen that looks four times a second mostly sees the same."""
+    """Draw it unless it is unchanged: a screen that polls four times a second mostly gets the same."""
     shown = widget.content
     if not isinstance(shown, Content) or not content.is_same(shown):
         widget.update(content)
 
 
 def both_ends(left: Content, right: Content, width: int) -> Content:
-    """Put two texts at the ends of one line; where they do not fit, cut the left one."""
+    """Put two texts at the ends of one line; cut the left one if they do not fit."""
     gap = width - left.cell_length - right.cell_length
     if gap >= 1:
         return row(left, " " * gap, right)
@@ -98,7 +97,7 @@ def both_ends(left: Content, right: Content, width: int) -> Content:
 
 
 def paragraph(words: str, width: int, style: str = "", *, first: Content | str = "", most: int = 0) -> list[Content]:
-    """Wrap a stranger's words, indented below what stands before them on the first line."""
+    """Wrap untrusted text, indented below the label on the first line."""
     start = Content(first) if isinstance(first, str) else first
     room = max(10, width - start.cell_length)
     lines = Content(clean(words)).wrap(room)
@@ -112,14 +111,14 @@ def paragraph(words: str, width: int, style: str = "", *, first: Content | str =
 
 
 def passage(words: str, width: int, *, indent: str = "  ", style: str = "", most: int = 0) -> list[Content]:
-    """Draw a stranger's text with its own lines and indentation, each cut at the screen's edge."""
+    """Draw untrusted text with its lines and indentation, each cut at the screen's edge."""
     lines = [line.expandtabs(4).rstrip() for line in printable(words).strip().splitlines()]
     shown = lines[-most:] if most else lines
     return [row(indent, text(fit(line, max(1, width - width_of(indent))), style)) for line in shown]
 
 
 def marked(mark: Mark, *, doubted: bool = False) -> Content:
-    """Draw the mark of a phase, green where it is done, unless the evidence contradicts it."""
+    """Draw the mark of a phase, green if it is done and no evidence contradicts it."""
     return text(mark.value, UNSURE if doubted and mark is Mark.DONE else _MARKS.get(mark, FAINT))
 
 
@@ -133,7 +132,7 @@ def status_sign(status: MissionStatus) -> Content:
 
 
 def verdict_of(attempt: Attempt) -> tuple[str, str]:
-    """Return what became of a claim, and its style."""
+    """Return the result of a claim, and its style."""
     style = STYLES[shared.VERDICTS[attempt.verdict].tone] if attempt.verdict else FAINT
     return shared.judged(attempt), UNSURE if attempt.passed_despite_evidence else style
 
@@ -152,14 +151,14 @@ def earlier(view: MissionSummary) -> Content:
 
 
 def proven(view: MissionSummary, width: int, *, most: int = 0) -> list[Content]:
-    """Say in one line what was proven of a mission; nothing while nothing was checked."""
+    """Describe the proof of a mission in one line; nothing if nothing was checked."""
     known = proof_of(view)
     first = text(f"{known.label}  ", FAINT)
     return paragraph(known.line, width, first=first, most=most) if known.line else []
 
 
 def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:
-    """Draw a claim beside what was seen; `whole` with every line that proves it."""
+    """Draw a claim next to what was seen; `whole` with every line of the proof."""
     look = shared.EVIDENCE[piece.standing]
     sign, style = look.sign, STYLES[look.tone]
     lines = paragraph(comparable_claim(piece), width, FAINT, first=row("  ", text(sign, style), " claimed  "))

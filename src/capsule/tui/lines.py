@@ -1,4 +1,4 @@
-"""Lines of the dashboard: items, missions and runs, and everything about the one that is chosen."""
+"""Lines of the dashboard: items, missions and runs, and details of the selected one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, tex
 from capsule.tui.mission import phase_lines
 
 _DEEPEST = 8
-"""From there on nothing is indented further."""
+"""The deepest indentation."""
 _NAMED = (MissionStatus.WAITING, MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED)
-"""Statuses that a line says in words beside their sign."""
+"""Statuses that a line names next to their sign."""
 _LONGEST_TEXT = 4000
 
 
@@ -48,7 +48,7 @@ def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
 
 
 def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target, width: int) -> list[Content]:
-    """Draw all that is known of the item under the cursor, and what can be done with it."""
+    """Draw the details of the item under the cursor, and its actions."""
     if entry.item is None:
         return [text(f"{count(entry.of, 'item')} {entry.title}", FAINT)]
     lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
@@ -67,7 +67,7 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
 
 
 def doable(target: Target, width: int) -> list[Content]:
-    """Return the keys that do something for this item."""
+    """Return the keys with an action for this item."""
     verbs = [verb for verb in available(target) if not verb.label]
     return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
 
@@ -107,7 +107,7 @@ _WIDEST_NAME = 24
 
 
 def name_width(board: Board) -> int:
-    """So wide is the column of names."""
+    """The width of the column of names."""
     return min(_WIDEST_NAME, max([width_of(view.mission) for view in board.missions], default=8))
 
 
@@ -164,11 +164,18 @@ def run_line(run: RunSummary, width: int, *, past: bool) -> Content:
 
 
 def strip_lines(board: Board, width: int, most: int) -> list[Content]:
-    """Draw what runs, a short line each."""
+    """Draw running missions, a short line each."""
     shown = []
     for view in board.running if len(board.running) <= most else board.running[: most - 1]:
         since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.busy_seconds)
-        head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
+        head = row(
+            drawing.status_sign(view.status),
+            " ",
+            text(view.mission, STRONG),
+            " ",
+            drawing.said(view.phase, 18, BUSY),
+            f" {since}  ",
+        )
         said = view.doing[-1] if view.doing else view.title
         if view.waiting:
             said = f"waiting for the provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
@@ -178,7 +185,7 @@ def strip_lines(board: Board, width: int, most: int) -> list[Content]:
 
 
 def totals_line(board: Board, width: int) -> Content:
-    """Sum up all missions: how they stand, and what their agents used up."""
+    """Sum up all missions: their statuses, and what their agents used."""
     spent = total(view.spent for view in board.missions)
     used = f"; {agents_used(spent)}" if spent.runs else ""
     many = f"{count(len(board.missions), 'mission')}: " if board.missions else ""
@@ -186,7 +193,7 @@ def totals_line(board: Board, width: int) -> Content:
 
 
 def run_page(run: RunSummary, width: int) -> list[Content]:
-    """Draw all that is known of one run: how far it is, what it did, what it did not do, and why."""
+    """Draw the details of one run: its progress, its results, and skipped items with reasons."""
     ended = run.ended
     lines = [*drawing.paragraph(run_sentence(run), width), Content("")]
     for progress in run.progress.values():
@@ -230,6 +237,6 @@ def find_run(board: Board, key: str) -> RunSummary | None:
 
 
 def words_of(board: Board) -> dict[str, tuple[str, str]]:
-    """Return by mission or run the words that an outline shows of it: it is drawn again when they change."""
+    """Return, by mission or run, its words in an outline, which is drawn again when they change."""
     runs = {f"{RUN}{run.stream}": (MissionStatus.RUNNING.value, "") for run in board.runs if run.running}
     return runs | {view.mission: (view.status.value, view.phase) for view in board.missions}
