@@ -69,7 +69,7 @@ class DashboardActions(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[Sequence[str]], StartedRun]
     """Runs `capsule` with these words in a process of its own, which goes on without us."""
     stop: Callable[[str, int], CommandResult]
-    """Asks whoever holds this mission, by its process id, to stop."""
+    """Asks the holder of this mission, by its process id, to stop."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -304,7 +304,7 @@ class Place(Protocol):
     def remove(self, *, branch: bool) -> None:
         """Remove the place, and the branch if asked. Salvage first. Safe to repeat."""
 
-    # The gate, where claims are checked
+    # The gate, for checking claims
 
     def gate(self, tree: str, edits: Mapping[str, bytes] | None = None) -> TestSite:
         """Make a clean folder that holds exactly this tree, set up; `edits` replaces the content of some files."""

@@ -57,7 +57,7 @@ _PROJECT_FOLDERS = tuple(folder for shelf in _SHELVES.values() for folder in she
 
 
 _BUILT_IN = "built-in "
-"""Stands before the path of a file that is ours."""
+"""Prefix of the path of a built-in file."""
 
 
 class Catalog:

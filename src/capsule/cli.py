@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     _make_streams_usable()
     try:
         return _answer(words)
-    except OSError as fault:  # `--version` and `--help`, to a full disk or nobody
+    except OSError as fault:  # `--version` and `--help`, to a full disk or a closed pipe
         from capsule.invoke import failed  # noqa: PLC0415 - start-up
 
         return failed(fault, words)

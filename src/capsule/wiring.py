@@ -103,7 +103,8 @@ def agent_maker(
     def make(name: str, phase_model: str) -> Agent:
         chosen = name or settings.agent
         options, preset = described(settings, chosen)
-        if options.command and "/" in options.command[0]:  # as whoever wrote it sees it, not as a worktree does
+        # A path is relative to the project, as in the settings, not to a worktree.
+        if options.command and "/" in options.command[0]:
             options = replace(options, command=(str(root / options.command[0]), *options.command[1:]))
         connection = Connection(
             name=chosen,

@@ -139,9 +139,7 @@ def test_a_main_that_is_gone_stops_the_mission_before_an_agent_is_paid(a_mission
     project.git("branch", "-q", "-D", "main")
     for words in ((), ("--rebase",)):
         answer = project.run(*words)
-        assert_clear(
-            answer, 1, f"The branch main, which {ITEM} is to be merged into, no longer exists", "git branch main"
-        )
+        assert_clear(answer, 1, f"The target branch main of {ITEM} no longer exists", "git branch main")
         assert f"{FRESH} --into BRANCH" in answer.err
     assert project.walked() == walked
     project.git("branch", "main", was)

@@ -191,7 +191,7 @@ class CliAgent(ABC):
             invocation = self.invocation(briefing)
             ended = self._supervised(invocation, briefing, files, scratch)
             fault = sandbox_error(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
-            if self.connection.sandbox and fault:  # it failed before the agent started: no answer of the agent's
+            if self.connection.sandbox and fault:  # it failed before the agent started
                 reason = f"The sandbox could not be made: {fault}."
                 failure = Failure(Kind.CONFIGURATION, reason, "`capsule doctor` tries it.")
                 transcript = self.transcript(ended, files, b"", failure)
@@ -210,16 +210,16 @@ class CliAgent(ABC):
     def _broken_install(
         self, briefing: Briefing, printed: Files, transcript: Transcript, scratch: Path
     ) -> Failure | None:
-        """Return the failure of one that ended at once without an answer, and whose `--version` fails in the same way.
+        """Return the failure of one that exited at once without an answer, and whose `--version` fails in the same way.
 
-        One that said why, and says something else when it is asked for its version, does start.
+        One that printed a reason, and prints something else for its version, does start.
         """
         failure, program = transcript.failure, self.program()
         spoke = any(tail_of(file, _ONE_LINE).strip() for file in (printed.printed, printed.log))
         answered = spoke or (briefing.result_path and Path(briefing.result_path).exists())
         died = transcript.why == "exited" and transcript.exit_code and transcript.seconds < _AT_ONCE
         why = _last_line(transcript.stderr)
-        silent = not why or transcript.exit_code in _NOT_FOUND  # then the words are a shell's
+        silent = not why or transcript.exit_code in _NOT_FOUND  # then the output is a shell's
         if not died or answered or not program or (failure and failure.kind is not Kind.CRASH):
             return failure
         files = Files.of(scratch / "version")
@@ -408,5 +408,5 @@ def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
         make_folders_inside(Path(briefing.cwd), target)
         for file in dict.fromkeys(file for file in files if file.exists()):
             os.link(file, target / file.name)
-    except OSError:  # another file system, or an agent in the way: the kept copy is the one that counts
+    except OSError:  # another file system, or an agent's obstacle: the kept copy counts
         return

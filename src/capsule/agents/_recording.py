@@ -1,7 +1,7 @@
 """Record what agents were told and did, as a script that the `scripted` agent plays.
 
 One exchange is one run of one phase: the prompt, what was said at last, what changed in the worktree, how it ended and
-what it used. The file is written anew after each one, beside itself and then renamed: a mission that is killed leaves a
+what it used. The file is rewritten after each one, next to itself and then renamed: a mission that is killed leaves a
 recording that is whole as far as it goes, and a mission that goes on adds to it. What is recorded for a run replaces
 what was there for it and for later ones of the same phase: that run was interrupted, or it was another mission's. A
 mission that is started over begins its part of the file anew, although its runs are counted on: `number` says so.
@@ -72,7 +72,7 @@ class Recorder:
         self._met: set[str] = set()
         self._script = opened(file) or {RECORDING: {"version": VERSION, "base": base, "check_prompts": False}}
         self._turned_away: dict[tuple[str, str, int], list[Acts]] = {}
-        self._save()  # whoever may not write there is told so before an agent is paid
+        self._save()  # refuse an unwritable file before an agent is paid
 
     def __call__(self, place: Place, before: str) -> Callable[[Briefing, Transcript], None]:
         return partial(self._record, place, _Start(before, place.head(), place.worklog()))
@@ -186,7 +186,7 @@ def _ending(transcript: Transcript) -> Acts:
 def _result(path: str) -> Acts:
     try:
         return {"result": read_regular(Path(path), _LARGEST_RESULT).decode(errors="replace")} if path else {}
-    except OSError:  # none, or nothing that anybody would read
+    except OSError:  # none, or no regular file, or too large
         return {}
 
 

@@ -29,7 +29,7 @@ def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path
     digest = hashlib.sha256(os.fsencode(f"{project.absolute()}\0{mission}")).hexdigest()[:12]
     name, place = f"capsule-{os.getuid()}-{digest}", None
     if Path(temp).is_absolute():
-        with contextlib.suppress(OSError):  # one that cannot be used is no reason not to work
+        with contextlib.suppress(OSError):  # an unusable one is no reason to stop
             place = _make(Path(temp) / name)
     try:
         place = place or _make(Path(tempfile.gettempdir()).absolute() / name)

@@ -127,7 +127,7 @@ class Events:
             while block := file.read(_BLOCK):
                 lines, _, carried = (carried + block).rpartition(b"\n")
                 yield from _decoded_with(mark, lines)
-                while len(carried) > _BLOCK:  # too long to be one of those that are counted: pass over its end
+                while len(carried) > _BLOCK:  # too long to be counted: skip it
                     block = file.read(_BLOCK)
                     _, newline, rest = block.partition(b"\n")
                     carried = rest if newline or not block else carried

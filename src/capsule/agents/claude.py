@@ -36,7 +36,7 @@ _CHECK_MODEL = "Check the model that the settings, the workflow or --model name.
 _SMALLER = "Make the item smaller, or the prompt shorter."
 _LATER = "It should pass by itself."
 
-# The words by which a result says what went wrong, the telling ones first.
+# The words of a result's error, the specific ones first.
 _FAILURES: tuple[tuple[str, Kind, str], ...] = (
     ("error_max_turns", Kind.CUT_SHORT, "Give it more turns with --max-turns in agents.claude.args."),
     ("error_max_budget_usd", Kind.CUT_SHORT, "Give it more with budget.phase.usd."),
@@ -60,7 +60,7 @@ _FAILURES: tuple[tuple[str, Kind, str], ...] = (
 _STATUSES = {401: "authentication_error", 402: "billing_error", 403: "permission_error", 429: "rate_limit"}
 _SERVERS_FAULT = 500
 
-# What it says on stderr, with no event at all, where it does not even begin.
+# Its stderr if it does not even begin and prints no event.
 _FALSE_STARTS: tuple[tuple[str, Kind, str], ...] = (
     (
         "cannot be used with root",
@@ -127,7 +127,7 @@ class ClaudeAgent(StreamAgent):
             false_start = _false_start(stderr) if ended.exit_code else None
             return StreamResult("", false_start) if false_start else None
         if result is None:
-            # Ended in the middle: its last words.
+            # Ended in the middle: its last text.
             said = (
                 "\n".join(block.text("text") for block in _content(event) if block.get("type") == "text")
                 for event in events.backwards(b'"assistant"')
@@ -181,7 +181,7 @@ def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | 
     errors, status = result.get("errors"), result.get("api_error_status")
     said = "; ".join(each for each in errors if isinstance(each, str)) if isinstance(errors, list) else ""
     words = {brought, *(result.text(name) for name in fields)}
-    if isinstance(status, int):  # for errors that have no other word
+    if isinstance(status, int):  # for errors without other words
         words.add("overloaded" if status >= _SERVERS_FAULT else _STATUSES.get(status, ""))
     return _failed(words, result.text("result") or said or result.text("subtype"), resets_in)
 

@@ -126,7 +126,7 @@ class GeminiAgent(StreamAgent):
         return StreamResult(words, _failure(events, result, ended), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
-        """Add up tokens from the record of each chat; a message that grew stands there again, the last one counts."""
+        """Add up tokens from the record of each chat; a message that grew is repeated, the last one counts."""
         chats = islice((scratch / _OWN_HOME / _FOLDER).glob("tmp/*/chats/session-*.jsonl"), _MOST_RECORDS)
         said = (event for chat in chats for event in Events(chat).marked(b'"tokens"') if event.get("type") == "gemini")
         last = {event.text("id"): event.table("tokens") for event in said}

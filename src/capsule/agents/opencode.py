@@ -165,7 +165,7 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
         return None if found.kind is Kind.CRASH else found
     if ended.why == "exited" and ended.exit_code and logged:
         return classify("opencode", logged, _HINTS)
-    # Nobody was there to grant a tool permission; the run itself ends as if all were well.
+    # No one could grant a tool permission; the run itself ends with success.
     for asked in events.backwards(b"permission"):
         part = _part(asked)
         if _REJECTED.search(part.table("state").text("error")):

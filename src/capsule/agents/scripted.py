@@ -98,7 +98,7 @@ class ScriptedAgent(CliAgent):
                     raise SettingsError(
                         f"The prompt of {briefing.phase}, run {briefing.run}, is not the recorded one. "
                         f"Line {number} was {old!r} and is {new!r}.",
-                        "Record it anew if that is meant; `check_prompts: false` in the recording lets it pass.",
+                        "Record it again if that is intended; `check_prompts: false` in the recording lets it pass.",
                     )
         return turn
 

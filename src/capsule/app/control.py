@@ -80,7 +80,7 @@ def _asking(journal: Journal) -> Iterator[None]:
         yield
 
 
-# ---- go on
+# ---- resume
 
 
 def tell_answered(project: Project, item: str) -> str:
@@ -132,7 +132,7 @@ def stop_all(project: Project, tell: Callable[[str], None]) -> StopReport:
         runs = [stream for stream in _held(journal) if is_run(stream)]
         report.left |= _stop(journal, runs, tell)
         report.runs += [stream for stream in runs if stream not in report.left]
-        if not report.left:  # whatever a queue runs was told to stop by its queue
+        if not report.left:  # the missions of a queue were stopped by their queue
             rest = [stream for stream in _held(journal) if is_mission(stream)]
             report.left |= _stop(journal, rest, tell)
         held = _held(journal)
@@ -176,10 +176,10 @@ def _stop(journal: JournalReader, streams: Sequence[str], tell: Callable[[str], 
     asked: dict[str, int] = {}
     queues = {pid for stream, pid in _held(journal).items() if is_run(stream)}
     for stream in streams:
-        pid = journal.holder(stream)  # asked just before: a number that was read earlier may be somebody else's by now
+        pid = journal.holder(stream)  # read just before: an older pid may belong to another process by now
         if pid is None:
             continue
-        spared = pid in asked.values() or (is_mission(stream) and pid in queues)  # a queue that archives it
+        spared = pid in asked.values() or (is_mission(stream) and pid in queues)  # a queue that is archiving it
         refusal = None if spared else _signalled(pid)
         if refusal:
             left[stream] = refusal

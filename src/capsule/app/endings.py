@@ -80,7 +80,7 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
 
     If the work is merged the item is closed, so that it is not done again.
     """
-    tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
+    tracker = tracker_if_there(project)  # a mission must be removable even without its tracker
     with (
         open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
         services.journal.claim(mission),
@@ -120,7 +120,7 @@ def reopen_mission(project: Project, item: Item, notes: str) -> None:
 def take_away(services: Services, mission: str, *, why: str, branch: bool) -> str:
     """Remove its place after keeping files and commits under a ref (returned), worklog and outputs in the logs."""
     place = place_of(load_state(services, mission), services, mission)
-    services.archive.working_folder(mission)  # puts aside what an agent may have left in its place
+    services.archive.working_folder(mission)  # puts aside leftovers of an agent
     salvage = place.salvage(why)
     worklog = place.worklog()
     if worklog or services.archive.has_outputs(mission):

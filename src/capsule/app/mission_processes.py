@@ -117,7 +117,7 @@ class MissionProcesses:
 
     def start(self, order: Order, lease: RunLease) -> None:
         project, again = self._project, order.mission in self._started
-        request = replace(self._request, fresh=self._request.fresh and not again)  # a recording is begun anew once
+        request = replace(self._request, fresh=self._request.fresh and not again)  # start a recording over only once
         self._started.add(order.mission)
         self._runners.append(_Runner(_Task(str(project.root), project.branch, project.loaded, request, order, lease)))
 
@@ -269,7 +269,7 @@ class _Adopted:
 
     def has_ended(self, observer: Observer) -> bool:
         """Pass new events of its mission to the observer; return whether it has ended."""
-        held = self._journal.is_held(self.mission)  # asked first: what it wrote last is told too
+        held = self._journal.is_held(self.mission)  # checked first, so that its last events are passed on, too
         for number, event in self._journal.events(self.mission, after=self._seen):
             self._seen, self._last = number, event
             observer.event(self.mission, event)
@@ -329,7 +329,7 @@ def run_for_queue() -> int:
     task = queue.task()
     try:
         _run(task, queue)
-    except Exception as fault:  # noqa: BLE001 - the queue raises it anew
+    except Exception as fault:  # noqa: BLE001 - the queue raises it again
         queue.tell(_Message(ended=True, fault=_packed(fault)))
         return fault.exit_code if isinstance(fault, CapsuleError) else 2
     queue.tell(_Message(ended=True))
@@ -354,7 +354,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self._out = os.dup(1)
-        os.dup2(2, 1)  # whatever prints, prints to people
+        os.dup2(2, 1)  # prints go to people
         self._heard = threading.Semaphore(0)
         self._one_at_a_time = threading.Lock()
         self._alone = self._unheard = False
@@ -395,7 +395,7 @@ class _Queue:
         while os.read(0, 1):
             self._heard.release()
         self._lose_queue()
-        self._heard.release()  # whoever waits to be heard
+        self._heard.release()  # the thread that waits for the confirmation
 
     def _lose_queue(self) -> None:
         """Continue without a queue if the mission is one of several; else kill this process."""

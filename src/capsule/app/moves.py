@@ -171,7 +171,7 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
         raise Refused(f"{item.id} is blocked: {item.blocked.reason}", f"Unblock it first: capsule unblock {item.id}")
     if item.status is Status.DONE:
         raise Refused(f"{item.id} is done.", f"Archive it: capsule complete {item.id}")
-    # Actions of Capsule's own in between are nobody's to choose.
+    # Capsule's own actions in between cannot be chosen.
     names = workflow.names()
     phases = tuple(name for name in names[names.index(workflow.entry()) :] if workflow.phase(name).doer != "do")
     if not wanted and item.phase in names and workflow.phase(item.phase).doer == "do":
@@ -380,7 +380,7 @@ def _archive(project: Project, item_id: str, why: str, *, no_commit: bool) -> Ar
     return item, ended, (*warnings, *ended.warnings)
 
 
-# ---- how a change reaches the tracker
+# ---- changes to the tracker
 
 
 class _TrackerChanges:
@@ -410,7 +410,7 @@ class _TrackerChanges:
         try:
             return self._tracker.add(new), ()
         except Refused as refused:
-            if draft.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
+            if draft.type and "type" in refused.message:  # the only refusal that we do not check ourselves
                 refused.hint = f"--type is {TYPES}."
             raise
 
@@ -423,7 +423,7 @@ class _TrackerChanges:
         item, halt = held.item, held.mission.halt if held.mission.under_way else None
         if not halt:
             _block_of(item)
-        if item.status is Status.BLOCKED:  # the tracker first: where it refuses, the mission stays halted
+        if item.status is Status.BLOCKED:  # the tracker first: if it refuses, the mission stays halted
             self._tracker.reopen(item.id)
             after = self._tracker.item(item.id)
             if after.blocked:
@@ -490,7 +490,7 @@ class _CommittedChanges(_TrackerChanges):
         ]
         lock = FileLock(project.state_folder / "locks" / "add.lock")
         lock.acquire(_PATIENCE)
-        with lock:  # one at a time: the commit's first line names an id that nobody else has taken
+        with lock:  # one at a time: the id in the commit's first line must still be free
             last = cast("CommittedTracker", self._tracker).last_id
             message = subject(f"{project.settings.project.prefix}-{last + 1:03}")
             booked, warnings = record(project, message, new, no_commit=self._no_commit)
@@ -499,7 +499,7 @@ class _CommittedChanges(_TrackerChanges):
     def unblock(self, held: ItemLock, notes: str) -> Unblocked:
         mission = held.mission
         if held.item.status is not Status.BLOCKED and mission.under_way and mission.halt:
-            return Unblocked(held.item, goes_on_from=mission.halt.phase)  # it stopped, and nothing was asked
+            return Unblocked(held.item, goes_on_from=mission.halt.phase)  # it stopped without a question
         block = _block_of(held.item)
         moved = self._unblock(held, notes or block.reason, notes)
         return Unblocked(moved.after, stands=status_and_phase(moved.after), warnings=moved.warnings)

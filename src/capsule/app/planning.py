@@ -84,7 +84,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
     closed = item.status is Status.DONE and not state.under_way and not state.finished
-    if closed and item_id not in {each.id for each in tracker.everything()}:  # those have still to be archived
+    if closed and item_id not in {each.id for each in tracker.everything()}:  # those still have to be archived
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_repository(project)
     refuse_files_as_folders(project, tracker.traits.folders)
@@ -97,12 +97,12 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
             repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=request.rebase)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, request.workflow)
-    if item.phase and item.phase.lower() not in workflow.names():  # mistyped, it must not be taken for the first one
+    if item.phase and item.phase.lower() not in workflow.names():  # a typo must not start at the first phase
         hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
         raise CapsuleError(f"{item_id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
-    if item.phase and not going_on and workflow.phase(item.phase.lower()).doer == "do":  # taken out of main again
+    if item.phase and not going_on and workflow.phase(item.phase.lower()).doer == "do":  # removed from main again
         hint = f"Start it over: capsule run {item_id} --fresh"
-        raise Refused(f"{item_id} stands at {item.phase}, and its work is not here.", hint)
+        raise Refused(f"{item_id} is at {item.phase}, and its work is not here.", hint)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
         if workflow.publishes_steps and into != project.branch:
@@ -133,7 +133,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
 def check_repository(project: Project) -> None:
     """Refuse an old git, a git without an identity, and a repository in the middle of an operation."""
     check_version()
-    project.git.identity  # noqa: B018 - raises where git does not know who we are
+    project.git.identity  # noqa: B018 - raises without an identity
     repository.refuse_if_under_way(project.git)
 
 
@@ -157,7 +157,7 @@ def _without_effect(project: Project, words: Catalog, workflow: Workflow) -> lis
 
 def _every_phase(words: Catalog) -> Iterator[str]:
     for name in words.names("workflow"):
-        with suppress(CapsuleError):  # one that cannot be read is somebody else's to complain about
+        with suppress(CapsuleError):  # one that cannot be read is reported elsewhere
             yield from words.workflow(name).names()
 
 

@@ -72,7 +72,7 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
 def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services], tuple[RunPlan, JobSource]]) -> None:
     """Open the services, set up the run in it, and work through its items."""
     project, tracker = run.project, run.project.tracker
-    tracker.items()  # its warnings are there once it was read
+    tracker.items()  # warnings exist once it was read
     room = disk_shortage(project.git, project.env, jobs_of(project))
     notes = (*project.loaded.warnings, *tracker.warnings, *([room] if room else ()))
     with open_run(run, words_at(project, ""), notes) as services:
@@ -134,7 +134,7 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
     """Refuse an item with open dependencies: a tracker would not let it be closed."""
     tracker = project.tracker
     if not tracker.traits.authoritative and mission_state(project, item_id).under_way:
-        return  # it was let start
+        return  # it was allowed to start
     place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
     if place and place.item.taken_by:
         raise Refused(f"{item_id} is {place.why}.", "Wait until they finish, or reassign it in the tracker.")
@@ -147,7 +147,7 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
 
 
 def _rebuild(run: RunContext, item: Item) -> None:
-    """Unblock an item of a backlog whose work is to be rebuilt: `--rebase` answers what it was blocked for."""
+    """Unblock an item of a backlog for a rebuild: `--rebase` answers what it was blocked for."""
     state = known_mission(run.project, item.id)
     if state.workflow.publishes_steps:
         hint = f"Go on: capsule run {item.id}"
@@ -180,7 +180,7 @@ def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
         run.tell(line)
 
 
-# ---- where the jobs of a run come from
+# ---- the jobs of a run
 
 
 class _ProjectJobs:
@@ -211,7 +211,7 @@ class _ProjectJobs:
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
         states = self._states
-        if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
+        if not self._tracker.traits.authoritative:  # as this run found them; current for those that it took up
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
         resumed = under_way_in(states) if self._campaign else self._request.items
         first = self._request.triage_first or None
@@ -231,9 +231,9 @@ class _ProjectJobs:
 
     def order(self, item: Item) -> tuple[Order, Services]:
         plan = plan_mission(self._project, item.id, self._request, start=self._start)
-        if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like
+        if plan.order.workflow.publishes_steps and not self._taken:  # only at first: afterwards people may edit
             refuse_dirty(self._project, self._request)
-        if plan.merged_already:  # a mission of its own would do it all again
+        if plan.merged_already:  # a new mission would repeat it all
             hint = "Close it by hand, or run it again once the tracker lets it be closed."
             raise Refused(f"{item.id} is merged, and its tracker did not let it be closed.", hint)
         for note in plan.notes:
@@ -243,7 +243,7 @@ class _ProjectJobs:
         services = replace(self._services, words=plan.words)
         check_agents(plan, services)
         exclude_our_files(plan)
-        if self._tells_order and not self._taken:  # now that nothing is refused
+        if self._tells_order and not self._taken:  # nothing can be refused any more
             _tell_all(self._run, [*_order_in_words(self.places({}), self._request.items or None)])
         earlier = self._states.pop(item.id, None)
         self._taken.add(item.id)

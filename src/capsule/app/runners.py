@@ -76,9 +76,9 @@ def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> R
     files: list[int] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"  # git need not know of it, and it is there before any mission is
+        ignore = folder / ".gitignore"  # git must ignore it, and it may exist before any mission
         if ignore.is_symlink() or not ignore.exists():
-            write_atomically(ignore, "*\n")  # in the place of a link, never through it
+            write_atomically(ignore, "*\n")  # replace a link, never write through it
         _prune(folder)
         files += [_new_file(folder / f"{name}.{kind}") for kind in KINDS]
         out, err = files

@@ -58,7 +58,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
     """Run a mission from its current state to its end or halt."""
     project, mission = plan.project, plan.order.mission
     if plan.done:
-        end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
+        end_leftovers(project.registry)  # a run killed right after its last step may have left processes
         return plan.state
     with open_run(run, plan.words, plan.notes) as services:
         check_agents(plan, services)

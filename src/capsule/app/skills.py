@@ -74,7 +74,7 @@ def _phases(words: Catalog) -> Iterator[Phase]:
         try:
             workflow = words.workflow(name)
         except CapsuleError:
-            continue  # `init` and `doctor` tell what is wrong with it
+            continue  # `init` and `doctor` report the fault
         yield from (phase for phase in workflow.phases if phase.skill and phase.prompt)
 
 

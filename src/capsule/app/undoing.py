@@ -68,7 +68,7 @@ def last_verb(project: Project) -> list[UndoableCommit]:
 
 
 def undo(project: Project, verb: UndoableCommit) -> Undone:
-    """Take back one commit of a verb."""
+    """Undo one commit of a verb."""
     if verb.tag in ("ADD", "IMPORT"):
         return _remove_what_was_added(project, verb)
     return _revert(project, verb)
@@ -105,7 +105,7 @@ def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
         "dependencies": [*item.dependencies],
         "updated": SystemClock().now(),
     }
-    if item.status in (Status.IN_PROGRESS, Status.DONE):  # it would be archived again at once
+    if item.status in (Status.IN_PROGRESS, Status.DONE):  # else it would be archived again at once
         values |= {"status": Status.READY.value, "phase": None}
     back = Exists(f"reopen/{verb.commit}", values, id=item.id)
     head = git.tree_in(git.resolve("HEAD"))
@@ -148,7 +148,7 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
 
 
 def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int) -> Iterator[UndoableCommit]:
-    """Walk back along the branch, past what was undone before."""
+    """Walk back along the branch, skipping verbs that were undone before."""
     at, undone = project.git.resolve("HEAD"), set[str]()
     for _ in range(most):
         commit: Commit = project.git.commit(at)

@@ -1,4 +1,4 @@
-"""Mark an item as done, whatever its status.
+"""Mark an item as done, in any status.
 
 A mission under way ends; its uncommitted work is salvaged first. An item of a backlog is removed from it and recorded
 in this month's worklog; its id is never reused. A bead is closed, unless it holds open items: complete these first. If

@@ -16,13 +16,13 @@ def items_argument(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None
 
 
 def do_each(ids: Sequence[str], do: Callable[[str], object]) -> int:
-    """Do it to each item once; return 0, or the highest exit code of those that failed."""
+    """Handle each item once; return 0, or the highest exit code of failed ones."""
     with one_verb():
         return do_in_turn([check_id(item) for item in dict.fromkeys(ids)], do)
 
 
 def do_in_turn(names: Sequence[str], do: Callable[[str], object]) -> int:
-    """Do it to each, also where it failed for another; return as `do_each` does."""
+    """Handle each, even if another one failed; return as `do_each` does."""
     if len(names) == 1:
         do(names[0])
         return 0

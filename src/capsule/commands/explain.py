@@ -76,7 +76,7 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
-    places = queued(project, states, items, busy)  # exactly as a run would find it, but for what runs now
+    places = queued(project, states, items, busy)  # exactly as a run would find it, except for running missions
     overlap = overlaps(project, [place.item for place in places if place.actionable or place.item.id in pids], pids)
     before = ""
     for place in sorted(places, key=lambda place: place.item.id in overlap):

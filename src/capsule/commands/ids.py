@@ -12,5 +12,5 @@ def run(_: argparse.Namespace) -> int:
     try:
         print("\n".join(item.id for item in open_project(None).tracker.items()))
     except CapsuleError:
-        return 1  # whoever presses Tab is not told what is wrong
+        return 1  # a completion prints no errors
     return 0

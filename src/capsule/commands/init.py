@@ -96,10 +96,10 @@ def run(args: argparse.Namespace) -> int:
     if IGNORE not in new and (project.root / IGNORE).read_bytes() != wanted[IGNORE]:
         new[IGNORE] = wanted[IGNORE]
     kept = _choose(project, wanted, new, chosen) if chosen else []
-    # Our own files count: a hand-written .gitignore that is not committed is somebody else's commit.
+    # Our own files count: a hand-written .gitignore that is not committed is not ours to commit.
     obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
     if new and not obstacle:
-        project.git.identity  # noqa: B018 - raises where git does not know who we are
+        project.git.identity  # noqa: B018 - raises without an identity
     needed = FOLDERS if BACKLOG in wanted or tracker == "auto" else FOLDERS[-1:]
     folders = [name for name in needed if not (project.root / name).is_dir()]
     _make(project.root, folders)
@@ -185,7 +185,7 @@ def _check_prefix(project: Project, prefix: str | None) -> None:
 def _check_file(root: Path, name: str) -> None:
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
-        return  # nobody is going to write it, and people link their settings
+        return  # it is not going to be written, and people link their settings
     if place.is_symlink() or passes_link(root, place) or (place.exists() and not place.is_file()):
         raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 

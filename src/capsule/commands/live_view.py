@@ -82,7 +82,7 @@ class _HeldBack:
         self.presses += 1
 
     def _restore(self) -> None:
-        if signal.getsignal(signal.SIGINT) == self._hear:  # else somebody else listens by now
+        if signal.getsignal(signal.SIGINT) == self._hear:  # else another handler is installed by now
             signal.signal(signal.SIGINT, signal.SIG_DFL if self._before is None else self._before)
 
 
@@ -96,7 +96,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
         if _look(project, found, over, stop, ours=False):
             return _goes_on(found, sys.stdout)
         return how_it_ended(project, found)
-    with _HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
+    with _HeldBack() as ctrl_c:  # a runner that was started must always be stoppable
         runner = start_runner(project.root, ["run", *words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
         return _watch_own_run(project, runner, subject, ctrl_c)
@@ -129,7 +129,7 @@ def _watch_own_run(project: Project, runner: Runner, subject: Subject, ctrl_c: _
         if _look(project, subject, runner.ended, stop, ours=True):
             return _goes_on(subject, sys.stdout)
         code = runner.wait()
-    except KeyboardInterrupt:  # there was no screen yet that could have taken it for a key
+    except KeyboardInterrupt:  # no screen was there to read it as a key
         code = _stopped(project, runner, subject)
     return last_words(runner, code, subject, project.root)
 
@@ -145,7 +145,7 @@ def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
         while True:
             if not heard or obeyed < ctrl_c.presses:
                 obeyed = ctrl_c.presses
-                with suppress(CapsuleError):  # then it is asked once too often
+                with suppress(CapsuleError):  # then one request is too many
                     journal = project.journal(read_only=True)
                     heard = heard or any(journal.holder(stream) == subject.pid for stream in _streams(subject.items))
                 runner.stop()
@@ -261,5 +261,5 @@ def _tell(stream: TextIO, words: str) -> None:
         stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for gone in (sys.stdout, sys.stderr):  # whatever else is still to be written there
+        for gone in (sys.stdout, sys.stderr):  # later writes to them are discarded
             os.dup2(nowhere, gone.fileno())

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
         printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(wording_of, project)))
         while True:
-            # Asked first, so that everything up to the end of the mission is printed.
+            # Checked first, so that everything up to the end of the mission is printed.
             running = args.follow and journal.is_held(mission)
             for output in shelf.outputs():
                 printer.catch_up(output)
@@ -89,7 +89,7 @@ def wording_of(project: Project, agent: str) -> Wording:
 
     try:
         adapter = agent_maker(project.settings, project.root, SupervisorClient(), None)(agent, "")
-    except CapsuleError:  # one that is in the settings no more
+    except CapsuleError:  # no longer in the settings
         return lambda _: ""
     wording: Wording = getattr(adapter, "in_words", lambda _: "")
     return wording
@@ -128,7 +128,7 @@ class Shelf(Struct, frozen=True):
         for log in sorted(_logs(working / "outputs") | _logs(working) or _logs(archived), key=_last_change):
             named = _AGENT_LOG.fullmatch(log.name)
             run = known.get(log.name)
-            if run is None and named:  # without an outcome it is under way, or was interrupted
+            if run is None and named:  # without an outcome: running or interrupted
                 phase = named["phase"]
                 run = known.get(phase) or Output(log, phase, f"{phase}, interrupted")
             suffix = self.suffix or ("" if os.path.lexists(log) else _EVENTS)  # an agent may have no log yet
@@ -175,7 +175,7 @@ def _known_runs(events: Iterable[Event]) -> dict[str, Output]:
 
 def _last_change(file: Path) -> tuple[int, str]:
     for there in (file, file.with_name(file.name + _EVENTS)):
-        with suppress(OSError):  # still to come, or archived between two looks
+        with suppress(OSError):  # not written yet, or archived meanwhile
             return there.stat().st_mtime_ns, file.name
     return 0, file.name
 
@@ -213,7 +213,7 @@ class Printer:
             copy = partial(_copy_in_words, self._wording(output.agent))
         try:
             source = file.open("rb")
-        except FileNotFoundError:  # archived between two looks: the next one finds it there
+        except FileNotFoundError:  # archived meanwhile: the next call finds it there
             return
         with source:
             before = self._read.get(name)

@@ -196,7 +196,7 @@ def _choose(
 def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> list[str]:
     """Name the missions of the items in an epic or a feature: by lineage, campaign, or tracker."""
     known, below = reader.missions(), set(reader.run(f"{CAMPAIGN}{item}", now).all_missions)
-    with suppress(CapsuleError):  # without a tracker, what the journal says has to do
+    with suppress(CapsuleError):  # without a tracker, from the journal alone
         tracker = tracker_if_there(project)
         below |= {each.id for each in tracker.under(item)}
     found = []
@@ -210,7 +210,7 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
     if below:
         hint = f"Start it with `capsule run {item}`."
         raise CapsuleError(f"Nothing in {item} has been started yet.", hint, exit_code=1)
-    known_mission(project, item)  # refuses it, and names those that there are
+    known_mission(project, item)  # refuses it, and names the existing ones
     return []
 
 

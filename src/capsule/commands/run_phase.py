@@ -98,7 +98,7 @@ def _run(args: argparse.Namespace) -> Signal | None:
         agent.check()
         if briefing.result_path:
             make_folders_inside(place, Path(briefing.result_path).parent)
-            results.result_path(briefing.item, briefing.phase)  # takes away what an earlier agent left there
+            results.result_path(briefing.item, briefing.phase)  # removes leftovers of an earlier agent
         transcript = agent.run(briefing)
     if transcript.why == "stopped":
         raise Interrupted(f"Stopped during {briefing.phase}.")
@@ -120,7 +120,7 @@ def _git_around(folder: Path) -> Git | None:
 
 def _brief(args: argparse.Namespace, place: Path, words: Catalog, settings: Settings, results: LogFolders) -> Briefing:
     execution, item = settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
-    git = _git_around(place)  # the agent can commit: without a mission nobody could import its commits
+    git = _git_around(place)  # the agent can commit, and without a mission its commits would not be imported
     stamp = re.sub(r"\D", "", SystemClock().now())
     workflow, phase = _find_phase(words, args.phase, args.workflow)
     state = MissionState(item=Item(id=item, title=item), workflow=workflow)

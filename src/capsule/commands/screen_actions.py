@@ -122,7 +122,7 @@ def _do(project: Project, words: Sequence[str]) -> CommandResult:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         umask=of_the_user(),
-        start_new_session=True,  # what was confirmed is done, also where the terminal goes away
+        start_new_session=True,  # a confirmed action is completed even if the terminal goes away
         check=False,
     )
     return CommandResult(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

@@ -101,7 +101,7 @@ def make_project(
                     )
                 else:
                     shutil.copyfile(template / name, place / name)
-            _git(place, "add", "--", *own)  # other files in there stay the user's business
+            _git(place, "add", "--", *own)  # other files in there belong to the user
             _git(place, "commit", "--quiet", f"--message={message}")
     except OSError as fault:
         raise CapsuleError(

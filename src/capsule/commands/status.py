@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     tracker = project.tracker
     in_a_list = tracker.traits.by_status
-    known = tracker.under("")  # a tree needs what is closed, too
+    known = tracker.under("")  # a tree needs closed items, too
     every = [item for item in known if in_a_list or item.status is not Status.DONE]
     items = [item for item in every if matches(item, wanted)] if wanted else every
     warn(f"warning: {warning}" for warning in tracker.warnings)

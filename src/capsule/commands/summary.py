@@ -57,7 +57,8 @@ def dressed(text: str, root: Path, stream: TextIO) -> str:
 def closing_words(state: MissionState, project: Project) -> str:
     """Sum up a mission that has ended or halted."""
     mission, spent = state.mission, state.spending
-    used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []  # `show` says what is unknown
+    # `show` explains unknown amounts.
+    used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
     with MissionReader(project) as reader:
         history, whole = reader.history(mission), _whole(reader, mission)
     proof, summary = proof_of(history), history.summary(NOBODY, history.last)
@@ -190,12 +191,12 @@ def campaign_summary(report: RunReport, root: str, project: Project) -> str:
     rows = _rows(report, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
-    # The newest first: that is the order in which they can be taken back.
+    # The newest first: they have to be reverted in this order.
     rows += [(f"undo {name}:", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
     if any(row.done < row.of for row in report.progress):
         stuck = next(iter(report.stuck), "")
         rows += [("next", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
-    stopped = report.exit_code == Interrupted.exit_code  # the error that follows says where
+    stopped = report.exit_code == Interrupted.exit_code  # the error that follows names the place
     head = f"Campaign {root} was stopped." if stopped else f"Campaign {root} ended: {report.ended_because}."
     lines = [_laid_out(f"{_sign(report)} {head}", [_score(report, project)], rows)]
     if report.progress:

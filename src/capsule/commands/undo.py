@@ -1,10 +1,9 @@
 """Undo the last command that changed the backlog; repeat to undo the one before.
 
-That is what `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete`, `close`
-and `reopen` did, for all items that were named, with commits that revert theirs in the backlog and its worklog, and
-change nothing else. It says what it took back. Where the same was changed again since, that is left as it is. An item
-that comes back has the id that it had; a mission that was ended with it stays ended, and its work is kept where the
-verb said.
+It undoes `add`, `import`, `edit`, `depend`, `hold`, `answer`, `unblock`, `approve`, `advance`, `complete`, `close` and
+`reopen`, for all items that were named, with commits that revert theirs in the backlog and its worklog, and change
+nothing else. It prints what was undone. If the same lines were changed again since, those stay as they are. A restored
+item keeps its id; a mission that ended with it stays ended, and its work stays where that command kept it.
 
   capsule undo
 
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     verbs = {verb.commit: verb for verb in last_verb(project)}
     code = do_in_turn([*verbs], lambda commit: say(f"Undone: {clean(undo(project, verbs[commit]).verb.subject)}"))
     if not code:
-        say("  again:  capsule undo takes back the one before it")
+        say("  again:  capsule undo undoes the one before it")
     return code
 
 

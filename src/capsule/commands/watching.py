@@ -41,7 +41,7 @@ class JournalWatcher:
                 self._watch = Watch(self.journal, folder, budget_of(settings), tested)
             return self._watch.look(SystemClock().now())
         except CapsuleError:
-            self._watch = None  # what is mended meanwhile is opened anew
+            self._watch = None  # reopen it after a repair
             raise
 
 

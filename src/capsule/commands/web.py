@@ -63,7 +63,7 @@ def _printed(output: Output) -> Printed:
 def serve_page(actions: WebActions, command: Sequence[str], *, host: str, port: int) -> int:
     """`command` is a Textual app that ends with its standard input."""
     try:
-        from capsule.web import admission, server  # noqa: PLC0415 - an installation may lack what it needs
+        from capsule.web import admission, server  # noqa: PLC0415 - an installation may lack the packages
     except ImportError as fault:
         raise CannotServe(f"The page cannot be served: {fault}.", "Install Capsule again.") from fault
     if of_the_user() != -1:
@@ -84,7 +84,7 @@ def _announce(address: str, port: int, token: str) -> None:
     if not where.is_loopback:
         _say(f"WARNING: served beyond this machine ({address}), unencrypted.")
         _say("  Anyone with the address can start agents here: keep it secret, or use an SSH tunnel.")
-    print(f"Dashboard: http://{name}:{port}/?token={token}", flush=True)  # last: whoever waits for it has all
+    print(f"Dashboard: http://{name}:{port}/?token={token}", flush=True)  # last: a reader of this line has seen all
 
 
 def _say(words: str) -> None:

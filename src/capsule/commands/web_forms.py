@@ -62,7 +62,7 @@ def _form(name: str, group: str, says: str) -> Form:
 
 
 def _fields(parser: argparse.ArgumentParser) -> Iterator[Field]:
-    for action in parser._actions:  # argparse tells nobody else what it takes
+    for action in parser._actions:  # argparse has no public way to list arguments
         if action.dest in _NOT_FOR_PEOPLE or action.help == argparse.SUPPRESS:
             continue
         options = action.option_strings

@@ -1,7 +1,7 @@
 """A form for all questions at once, as Markdown: one section for each item, which may be left empty.
 
-The questions are comments, so whatever they say is no part of an answer. A section begins at any line `## ID:`; other
-headings are part of the answer.
+The questions are comments, so their text is no part of an answer. A section begins at any line `## ID:`; other headings
+are part of the answer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _refuse_what_belongs_to_nobody(lines: Sequence[str]) -> None:
 
 
 def said_in_words(question: Question, text: str) -> tuple[Answer | None, str]:
-    """Return the answer that the first word of a section stands for, and the rest; None where it is plain text."""
+    """Return the answer named by the first word of a section, and the rest; None if it is plain text."""
     first, _, rest = text.partition("\n")
     word, colon, reason = first.partition(":")
     name = word.strip().lower().strip("`")

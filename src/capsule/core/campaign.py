@@ -82,7 +82,7 @@ def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
 def counts_below(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:
     """Count the work items below each, at any depth: how many are done, and how many there are.
 
-    A parent stands before what it holds.
+    Parents come before their children.
     """
     counts: dict[str, tuple[int, int]] = {}
     for item in reversed(in_order):
@@ -102,7 +102,7 @@ def to_close(root: Item, members: Sequence[Item]) -> list[Item]:
         below_it.setdefault(item.parent, []).append(item.id)
     done: set[str] = set()
     found = []
-    for item in reversed((root, *members)):  # a parent stands before what it holds
+    for item in reversed((root, *members)):  # parents come before their children
         held = below_it.get(item.id, [])
         if not done.issuperset(held):
             continue

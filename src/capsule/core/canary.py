@@ -141,7 +141,7 @@ def old_test_files(
 
 
 def _is_place_of(path: str, place: str) -> bool:
-    """Tell whether tests of a file are told by its package (Go) or its class (Java, PHP)."""
+    """Tell whether tests of a file are named by its package (Go) or its class (Java, PHP)."""
     if path.endswith("_test.go"):
         return not _folder(path) or place.endswith(f"/{_folder(path)}")
     return path.endswith((".java", ".php")) and _stem(path) == re.split(r"[.\\]", place)[-1].partition("$")[0]
@@ -292,7 +292,7 @@ _BODY = re.compile(r"\w*(?:function|lambda|closure|method_de|func_literal|method
 
 
 def _is_always_reached(above: _Above, test: Definition) -> bool:
-    """Tell whether a test always comes to an assertion: it stands in no condition, and in no other function."""
+    """Tell whether a test always reaches an assertion: it is in no condition, and in no other function."""
     kinds = [each.type for each in _inside(test, above)]
     return not any(map(_PERHAPS.fullmatch, kinds)) and sum(_BODY.fullmatch(kind) is not None for kind in kinds) <= 1
 

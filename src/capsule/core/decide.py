@@ -105,7 +105,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
-    """Return the verdict; a claim of success stands only where no evidence refutes it."""
+    """Return the verdict; a claim of success only counts if no evidence refutes it."""
     claims_success = signal.verdict in (Verdict.PASS, Verdict.MORE)
     return Verdict.REFUTED if strict and claims_success and refuted(evidence) else signal.verdict
 
@@ -202,7 +202,7 @@ def _decided(
         )
         return parked or _setback(workflow, phase, planned, used)
     if move in HALTS:
-        if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
+        if verdict is Verdict.BLOCKED:  # the whole question: the person who answers may see nothing but the tracker
             reason = " ".join((signal.feedback or signal.summary).split()) or "no reason was given"
         code = 1 if move is Move.PARK else 2
         return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)

@@ -319,7 +319,7 @@ _BESIDE = r"(?:^|[\s;&|(])([\w./~-]+/)(?:pytest|py\.test|tox|nox)(?=\s|$)"
 
 
 def interpreter_of(command: str) -> str:
-    """Return the words that start it: as the command names it, beside its test runner, or the one on the PATH."""
+    """Return the words that start it: as in the command, next to its test runner, or the one on the PATH."""
     if runner := re.search(_RUNNERS, command):
         return f"{runner[1]} python"
     if named := re.search(_PYTHON, command):

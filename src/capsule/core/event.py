@@ -212,7 +212,7 @@ class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
 
 
 class Accepted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
-    """A person accepted a refuted claim in writing. It stands for that check on that tree, and for nothing else."""
+    """A person accepted a refuted claim in writing. It holds for that check on that tree only."""
 
     phase: str
     """The phase whose claim was refuted."""
@@ -277,7 +277,7 @@ class Waiting(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wa
 
 
 class Limited(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="limited"):
-    """A provider has a limit for an agent; others that are about to start the same agent wait as well."""
+    """A provider limits an agent; other missions that are about to start the same agent wait as well."""
 
     agent: str
     mission: str
@@ -308,7 +308,7 @@ class Returned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
     """The work does not go together with what others merged: it is rebuilt on that, and goes on from there."""
 
     why: str
-    """What does not go together, and with which missions; the phase that it goes back to is told."""
+    """What does not go together, and with which missions; the phase that it goes back to gets it."""
     others: dict[str, str] = {}
     """The missions that were merged meanwhile, each with its merge."""
 

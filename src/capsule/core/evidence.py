@@ -1,7 +1,7 @@
 """Compare what agents claim with what was observed.
 
-An **observation** is a fact about a tree: the test command was green on it, these files differ. **Evidence** sets one
-claim beside one observation and says whether it stands.
+An **observation** is a fact about a tree: the test command was green on it, these files differ. **Evidence** compares
+one claim with one observation and says whether it holds.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return Condition.ABANDONED, MissionStatus.STOPPED, f"stopped: {state.abandoned}"
         if halt:
             made = self.attempts[-1].decision if self.attempts and self.attempts[-1].phase == halt.phase else None
-            by_a_phase = made is not None and made.move in HALTS  # else a human blocked the item
+            by_a_phase = made is not None and made.move in HALTS  # else a person blocked the item
             status = halt_status(made) if made and by_a_phase else MissionStatus.NEEDS_YOU
             condition = Condition.PARKED if halt.move is Move.PARK else Condition.STOPPED
             return condition, status, f"{status.words} at {halt.phase}: {halt.reason}"
@@ -316,7 +316,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return f"capsule run {mission}"
         if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
-        if halt.mend and halt.accept:  # whoever writes tests was asked before: now it is for a person
+        if halt.mend and halt.accept:  # the phase that writes tests was asked before: now it is for a person
             return accept_command(state.parent or mission, halt.accept)
         whole = state.parent or mission
         blocked = state.item.blocked if self.commits else None
@@ -490,7 +490,7 @@ class Presence(msgspec.Struct, frozen=True):
     """The holder of a mission's lock, and the last activity of its agent."""
 
     pid: int | None = None
-    """None if nobody holds it, 0 if the holder is unknown here."""
+    """None if it is not held, 0 if the holder is unknown here."""
     doing: tuple[str, ...] = ()
     """The newest last."""
     at: str = ""
@@ -585,7 +585,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     """The parent of that process: the queue, where it runs for one."""
     doing: tuple[str, ...] = ()
     place: str = ""
-    """Where it stands in the merge queue, in words, while it waits there."""
+    """Its place in the merge queue, in words, while it waits there."""
     active_at: str = ""
     allowed: Allowance = UNLIMITED
     allowed_in_run: Allowance = UNLIMITED

@@ -114,7 +114,7 @@ def _of_row(row: Mapping[str, str]) -> Imported:
 
 
 def _from_markdown(text: str) -> Iterator[Imported]:
-    """Yield the entries at the margin; what is indented below one, or stands between it and the next, describes it."""
+    """Yield the entries at the margin; text below one, or between it and the next, is its description."""
     title, done, below = "", False, list[str]()
     margin: int | None = None
     for line in [*without_controls(text).splitlines(), "- end"]:

@@ -267,7 +267,7 @@ def _answers(view: MissionSummary, at_fault: MissionSummary, kind: QuestionKind)
         yield approving(item)
     if kind is QuestionKind.CONFLICT and ";" not in view.next:
         yield _running(view.next)
-    if halt and halt.accept and halt.mend:  # whoever writes the tests was asked before
+    if halt and halt.accept and halt.mend:  # the phase that writes tests was asked before
         yield accepting(item, halt.accept)
     if kind in (QuestionKind.QUESTION, QuestionKind.REVIEW):
         yield answering(item)

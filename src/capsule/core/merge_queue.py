@@ -54,7 +54,7 @@ class MergeQueue(Struct):
         if isinstance(event, HandedIn):
             self.waiting.pop(event.mission, None)
             self.waiting[event.mission] = event
-            self.stacked.pop(event.mission, None)  # it comes with other work than the last time
+            self.stacked.pop(event.mission, None)  # it comes back with different work
         elif isinstance(event, Served):
             self.waiting.pop(event.mission, None)
             self.took = [*self.took, event.seconds][-_REMEMBERED:]
@@ -103,7 +103,7 @@ def cars(chain: Iterable[Stacked], size: int) -> Sequence[Sequence[Stacked]]:
 
 
 def merge_queue(events: ReadEvents, branch: str) -> CachedState[MergeQueue]:
-    """Read the merge queue of a branch, anew at each call of `now`."""
+    """Read the merge queue of a branch, again at each call of `now`."""
     return CachedState(events, merge_stream(branch), MergeQueue(), _after)
 
 

@@ -130,7 +130,7 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
         """List what was tested together; a batch that is merged is the one that was tested before."""
         found: list[BatchTest] = []
         halved: dict[str, int] = {}
-        """By the first mission of a red batch, where that stands: halves of it begin with the same one."""
+        """The index of a red batch by its first mission: its halves begin with the same one."""
         for event in self.batches:
             names, head = event.missions, event.missions[0]
             last = next((number for number in reversed(range(len(found))) if found[number].missions == names), -1)

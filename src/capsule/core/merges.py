@@ -75,7 +75,7 @@ class MergeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merge_records(trains: Iterable[MergeTrain], missions: Iterable[MissionSummary]) -> tuple[MergeRecord, ...]:
-    """Describe every branch that one of these missions was merged into, or is to be merged into."""
+    """Describe every target branch of these missions."""
     by_branch = {train.branch: train for train in trains}
     views = {view.mission: view for view in missions if not view.parent}
     for view in views.values():

@@ -75,7 +75,7 @@ def mutants(path: str, before: bytes, after: bytes) -> list[Mutant]:
             if node.start_point.row in lines - boring and not elsewhere:
                 found += _of_node(path, after, each.name, node)
     made = (each for each in found if each.applied(after) != after and parses(path, each.applied(after)))
-    return list({each.said: each for each in made}.values())  # they are found again by their words
+    return list({each.said: each for each in made}.values())  # they are found again by their text
 
 
 def moved_functions(sources: Mapping[str, tuple[bytes, bytes]], removed: Mapping[str, bytes]) -> set[tuple[str, str]]:
@@ -124,7 +124,7 @@ def leftovers(path: str, before: bytes, after: bytes) -> list[Mutant]:
     They are for a change without functions.
     """
     root = parse(path, after)
-    if root is None:  # an old file as it was is what new tests were red on
+    if root is None:  # new tests were red on the old file as it was
         put, said = ("", f"`{path}` emptied") if after else ("capsule\n", f"`{path}` filled")
         known = bool(before) or path.rpartition("/")[2] in _MARKERS
         return [] if known else [Mutant(path, "what it holds", BODY, 0, len(after), put, said)]

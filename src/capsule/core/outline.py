@@ -141,7 +141,7 @@ def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[
         status = MissionStatus.NEEDS_YOU
     elif item.blocked or waits or item.taken_by:
         status = MissionStatus.WAITING
-    else:  # what somebody has begun can be resumed, also where no mission is known
+    else:  # what has begun can be resumed, also without a known mission
         status = MissionStatus.STOPPED if item.status is Status.IN_PROGRESS else MissionStatus.READY
     return OutlineEntry(
         key=item.id,

@@ -248,7 +248,7 @@ def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
 def judge_kept(names: Collection[str], now: TestReport, old: TestReport) -> Judgement:
     """Judge tests that were rewritten, skipped or removed: the old version of each must fail on the new code.
 
-    `old` is a run of the new code with the test files of the base put back.
+    `old` is a run of the new code with the test files of the base.
     """
     needed = sorted(name for name in names if old.results.get(name) is not Result.PASSED)
     faults = [f"{name} {_CHANGED[now.results.get(name)]}, and passes as it was" for name in names if name not in needed]

@@ -120,7 +120,7 @@ def in_order(
         if chosen is None:
             return taken + places
         taken.append(chosen)
-        for done in [chosen.item, *ancestors(chosen.item, left)]:  # and whoever then holds nothing else
+        for done in [chosen.item, *ancestors(chosen.item, left)]:  # and containers that then hold nothing else
             if any(other in left for other in done.holds):
                 break
             del left[done.id]
@@ -186,7 +186,7 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
             return f"it is {'an' if item.type[:1] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
         objection = self.objections.get(item.id, "")
         if objection or (self.ours is not None and item.id in self.ours):
-            return objection  # a mission of ours was allowed to start, and goes on
+            return objection  # its mission was allowed to start before, and continues
         if item.taken_by:
             return f"claimed by {item.taken_by}"
         by_hand = self.ours is not None and item.status is Status.IN_PROGRESS

@@ -375,7 +375,7 @@ def struck_test(state: MissionState, extra: Mapping[str, object]) -> dict[str, s
 
 
 _STRIKE = """\
-These are tests of an exam: somebody wrote them from the task and its criteria alone. You see what they ask, not their
+These are tests of an exam, written from the task and its criteria alone. You see what they ask, not their
 code, and so does the coder. Try each input yourself. Where the code is wrong, send it back. Where the expectation does
 not follow from the criteria, or the code does what is expected and the test is mistaken, you may strike out one of
 them, in writing: report PASS, and add to your signal
@@ -490,7 +490,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         observations=_without_red(state),
         findings=afresh(state.findings),
     )
-    if event.checkpoint:  # a human's edits are the new state of things
+    if event.checkpoint:  # a person's edits are the new state
         state = replace(state, approved=event.approved, taken_over=True)
     if halt is None or halt.vetoed:
         return state

@@ -226,7 +226,7 @@ def _cargo(output: str) -> Iterator[_Part]:
     target, results, running = "", list[tuple[str, Result]](), False
     for line in (*text.splitlines(), _NO_TARGET):
         if found := re.match(_CARGO_TARGET, line):
-            if running:  # it began to run tests, and has told no result: it crashed
+            if running:  # it began to run tests and reported no result: it crashed
                 yield _Part("cargo", results, [], ended=False)
             elif target:  # a binary without libtest: one test, as cargo sees it
                 word = Result.FAILED if target.partition(":")[0] in failed else Result.PASSED
@@ -311,7 +311,7 @@ def _junit(text: str, runner: str = "junit") -> _Part | None:
 
     try:
         suites = JUnitXml.fromstring(text.encode())
-    except Exception:  # noqa: BLE001 - whatever is wrong with a file that an agent's code wrote
+    except Exception:  # noqa: BLE001 - any fault of a file that an agent's code wrote
         return None
     marks = {Error: Result.ERRORED, Failure: Result.FAILED, Skipped: Result.SKIPPED}
     results = []

@@ -128,7 +128,7 @@ def _uncommitted(job: Job) -> bool:
     """Tell whether the worktree, if it is still there, holds anything that the branch does not."""
     try:
         return job.place.path.exists() and bool(job.place.touched_outside_commit())
-    except CapsuleError:  # it is in no state to be asked: then everything in it is kept
+    except CapsuleError:  # git cannot read it: then everything in it is kept
         return True
 
 
@@ -183,7 +183,7 @@ def file_discovered(job: Job) -> tuple[str, ...]:
             filed[services.tracker.add(new)] = title
         except Refused as refused:
             fault = f": {refused.message}"
-        except CapsuleError as trouble:  # whoever hangs is not asked for the others
+        except CapsuleError as trouble:  # a tracker that hangs is not asked again
             fault = f": {trouble.message}"
             break
     if filed:

@@ -71,7 +71,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             )
             break
         except BranchMoved:
-            continue  # to a commit that nobody has judged the work together with
+            continue  # to a commit with which the work was not tested
         except Conflicts as found:
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."

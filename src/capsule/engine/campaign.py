@@ -99,7 +99,7 @@ class Campaign:
                 )
         return self._deeds.get(item.id)
 
-    # ---- who is closed at last
+    # ---- what can be closed
 
     def _close_parents(self) -> None:
         root, members = self._family[self.root], self._members()
@@ -153,7 +153,7 @@ class Campaign:
         """Return all items, read once a round and after each close, as asking the tracker may be slow."""
         if not self._read:
             self._read = {item.id: item for item in self._services.tracker.under("")}
-            if self.root not in self._read:  # deleted meanwhile: that is for the tracker to say
+            if self.root not in self._read:  # deleted meanwhile
                 self._read[self.root] = self._services.tracker.item(self.root)
         return self._read
 

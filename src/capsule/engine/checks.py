@@ -151,7 +151,7 @@ def _make_checks(claim: Verification) -> tuple[Evidence, ...]:
             break
         try:
             piece = CHECKS[name](claim)
-        except NeedsPerson as fault:  # nothing was run, and no agent can change that: it is parked at once
+        except NeedsPerson as fault:  # nothing was run, and no agent can fix that: park at once
             said, words = "the tests can be run", f"{fault.message} {fault.hint}".strip()
             piece = Evidence(name, said, fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words)
         else:
@@ -254,7 +254,7 @@ def _tests_kept(claim: Verification) -> Evidence:
 
     changed = [change.path for change in claim.changes(since) if harms(change)]
     if base is None or not (now.complete or (base.passing and changed)):
-        # without names nobody knows what a changed test file still tests
+        # without names it is unknown what a changed test file still tests
         observed = f"changed: {_listed(changed)} (exit code only)"
         return _unverified(observed) if changed else _evidence("no test file of the base differs", holds=True)
     names = suspects(base, now, claim.test_edits())
@@ -587,7 +587,7 @@ def _exam(claim: Verification) -> Evidence | None:
     try:
         return examine(claim.state, run, partial(without_bodies, claim), partial(claim.place.trees.read, claim.tree))
     finally:
-        claim.place.gate(claim.tree)  # nothing of the exam is left lying about
+        claim.place.gate(claim.tree)  # keep nothing of the exam
 
 
 @_check("hooks", "the project's commit hooks agree", runs=True)

@@ -230,7 +230,7 @@ class InProcessRunners:
         self._stopped.append((order.mission, error))
 
     def adopt(self, mission: str) -> None:
-        self._stopped.append((mission, None))  # one that another process runs is not waited for
+        self._stopped.append((mission, None))  # do not wait for one that another process runs
 
     def wait(self, seconds: float | None = None) -> tuple[str, CapsuleError | None]:  # noqa: ARG002
         return self._stopped.pop(0)
@@ -466,7 +466,7 @@ class _Run(Struct):
                 here = InProcessRunners(services)
                 here.start(order, lease)
             else:
-                # Before it starts: whoever comes after a crash has to find it, also where it has no agent yet.
+                # Before it starts, so that it is found after a crash even before its first agent.
                 self.services.journal.note(self.plan.stream, Taken(at=self.services.clock.now(), mission=item.id))
                 services.runners.start(order, lease)
         except CapsuleError as error:
@@ -525,7 +525,7 @@ class _Run(Struct):
                 report.blocked[mission] = said
             return False
         per_item = isinstance(error, _OF_ONE_ITEM) and not (isinstance(error, BudgetSpent) and error.of_the_run)
-        edited = isinstance(error, Overlap)  # nothing has failed: it goes on once the edit is committed or put away
+        edited = isinstance(error, Overlap)  # nothing has failed: it continues once the edit is committed or stashed
         named = bool(self.plan.only) or self.plan.stop_on_failure
         if not per_item or (named and (edited or not isinstance(error, Refused))):
             self._end_run_with(error)
@@ -567,7 +567,7 @@ def _added(event: Event) -> tuple[str, ...]:
     return event.follow_ups if isinstance(event, Recorded) else ()
 
 
-# ---- what a run remembers
+# ---- records of a killed run
 
 
 def record_lost_agents(services: Services, run: CachedState[OpenRun]) -> None:
@@ -595,7 +595,7 @@ def _record_last_steps(missions: Iterable[str], services: Services) -> list[str]
     for mission in missions:
         state = load_state(services, mission)
         if state.unrecorded and (state.finished or state.halt):
-            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still at it
+            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still running
                 sync_tracker(state, services)
                 done += [mission] if state.finished else []
     return done
@@ -606,7 +606,7 @@ def _archive_closed_items(missions: Iterable[str], services: Services) -> list[s
     done = []
     for mission in missions:
         if only_to_be_archived(load_state(services, mission)):
-            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still at it
+            with suppress(LockHeld), services.journal.claim(mission):  # its own process is still running
                 run_mission(mission, services)
                 done.append(mission)
     return done

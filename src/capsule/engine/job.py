@@ -96,7 +96,7 @@ def guard_repository(place: Place) -> Iterator[list[str]]:
         yield breaches
     finally:
         try:
-            breaches[:] = place.guard.restore()  # whoever was stopped may have planted something too
+            breaches[:] = place.guard.restore()  # a stopped agent may have planted something, too
         finally:
             place.guard.release()
 
@@ -105,7 +105,7 @@ def guard_repository(place: Place) -> Iterator[list[str]]:
 def sandbox(place: Place) -> Iterator[SandboxPaths]:
     """Let one agent or command work in the place, and import what it committed there."""
     yield place.open_sandbox()
-    place.guard.restore()  # before any git of ours meets what it left; the breaches are told when the phase is over
+    place.guard.restore()  # before our git touches what it left; breaches are reported when the phase is over
     place.import_commits()
 
 

@@ -128,7 +128,7 @@ def _hand_in(turn: Turn) -> None:
     job, services = turn.job, turn.job.services
     now, line, journal = services.clock.now(), turn.line(turn.queue.now()), services.journal
     merging = journal.holder(turn.stream)
-    # whoever merges now is in the line, unless it found nobody waiting
+    # the one that merges now is in the line, unless it did not have to wait
     unlisted = merging is not None and all(journal.holder(name) != merging for name in line)
     ahead, epoch = len(line) + unlisted, journal.epochs()[job.mission]
     handed_in = HandedIn(at=now, mission=job.mission, key=job.step.key, epoch=epoch)
@@ -152,7 +152,7 @@ class _Waiting:
                 version, queue = now, self._turn.queue.now()
             line = self._turn.line(queue)
             ahead = line.index(job.mission) if job.mission in line else 0
-            if job.mission not in queue.waiting:  # only who merges it along takes it out of the line
+            if job.mission not in queue.waiting:  # only a mission that merges it along takes it out of the line
                 return Turn(job, self._turn.queue, served=True)
             if not ahead and _try_claim(held, self._turn.stream, services):
                 return self._turn

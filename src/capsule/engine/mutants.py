@@ -130,7 +130,7 @@ def try_mutants(claim: Verification) -> Tried:
         return Tried()
     now = claim.now
     choice = choose(mutants_of_change(claim), claim.tree, policy.mutants)
-    # Those that went back are asked again beside every function's body: code may have come that nobody tests.
+    # The survivors are tried again with every function's body: new code may be untested.
     first = list(dict.fromkeys([*(mutant for mutant in choice if mutant.kind == BODY), *survivors(claim)]))
     room = max(policy.mutants - len(first), 0)
     chosen = first + [mutant for mutant in choice if mutant not in first][:room]

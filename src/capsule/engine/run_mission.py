@@ -99,7 +99,7 @@ def run(mission: str, services: Services) -> MissionState:
             state, seen = _settled(services, mission, state, seen)
             continue
         begun = _begun(step, state, services)
-        if services.run_limits.should_stop(state, spawns=begun.spawns):  # this run is not to go so far
+        if services.run_limits.should_stop(state, spawns=begun.spawns):  # beyond the limit of this run
             break
         if begun.spawns:
             require_budget(state, step.phase, services)
@@ -108,7 +108,7 @@ def run(mission: str, services: Services) -> MissionState:
         except WentBack:
             state, seen = _settled(services, mission, state, seen)
             continue
-        except NotYet:  # the last of the run's budget is being used by others, and may not be used up
+        except NotYet:  # running agents hold the rest of the budget and may leave some of it
             if not services.clock.wait(_BUDGET_WAIT):
                 raise Interrupted(f"Stopped before {step.phase}; nothing is lost.") from None
             continue
@@ -149,7 +149,7 @@ def try_to_close(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
             return close_item(load_state(services, item), services)
-    except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
+    except CapsuleError:  # it still refuses, or another process holds it: the next run tries again
         return False
 
 

@@ -84,7 +84,7 @@ def _with_others(job: Job, decision: Decision) -> Decision:
     """Name the missions that the work conflicts with, in feedback and in the question to a person."""
     others = merged_meanwhile(job.state.met)
     judged = decision.move in (*SETBACKS, *HALTS) and decision.verdict is not Verdict.BLOCKED
-    if not (others and judged and job.phase.works_in_place):  # a merge names them by itself
+    if not (others and judged and job.phase.works_in_place):  # a merge names them itself
         return decision
     first, newline, rest = decision.reason.partition("\n")
     reason = f"{first.rstrip('.')}; {others}{newline}{rest}" if decision.move in HALTS else decision.reason
@@ -110,7 +110,7 @@ def _do_guarded(job: Job) -> Report:
         with guard_repository(job.place) as breaches:
             report = report if breaches else _do(job)
     except CapsuleError:
-        if not breaches:  # else the fault may be the breach's
+        if not breaches:  # else the breach may be the cause
             raise
     report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     if not breaches:
@@ -166,7 +166,7 @@ def _verified(job: Job, report: Report, tree: str) -> Report:
     claim = Verification(state, job.phase, report.signal, job.place, job.services, tree, report.before)
     try:
         return replace(report, evidence=verify(claim))
-    except NoResult as none:  # caught here, so that what the agent used is recorded
+    except NoResult as none:  # caught here, so that the agent's usage is recorded
         return replace(report, signal=parked(none.message))
 
 

@@ -100,7 +100,7 @@ class Verification(Struct):
         With a `timeout` of its own, in seconds, a run that is too slow is a result like any other.
         """
         found = self.known(tree, variant) or self._run(self._key(tree, variant), tree, edit, timeout)
-        if is_doubtful(found[0]) and not timeout:  # one that is broken on purpose has a time-out of its own
+        if is_doubtful(found[0]) and not timeout:  # a mutant has a time-out of its own
             key = self._key(tree, f"{variant}{_ALONE}")
             self.doubtful[self._key(tree, variant)] = partial(self._run, key, tree, edit, None, alone=True)
         return found
@@ -273,9 +273,9 @@ def _run_tests_once(
     ran = run(state.policy.test, folder, log, timeout=timeout, reports=reports, junit=state.policy.report, alone=alone)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
-    if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
+    if ran.why == "not-started":  # the machine's fault: neither red nor to be fixed by an agent
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", f"Fix that, {_then(state)}.")
-    touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
+    touched = claim.place.guard.restore()  # tests run an agent's code: before our git touches what they left
     if not edits and not touched:
         claim.place.keep_caches(tree)
     behind = reach(state.policy.test, claim.snapshot(tree)).text

@@ -1,9 +1,9 @@
 """Do the phases that work in the place: with an agent and its prompt, or with a command that is a gate.
 
-An agent starts from a named state, and starts again while its provider turns it away. That is not a verdict and costs
-no retry: rate limits, overload and lost connections pass. A limit that one mission found is waited for by all that are
-about to start the same agent: until it ends, or until that mission tries again where nobody says when. What does not
-pass by itself (no key, no credit, no program) stops the run, with the cause named and the item where it was.
+An agent starts from a named state, and starts again while its provider refuses it. That is not a verdict and costs no
+retry: rate limits, overload and lost connections pass. All missions that are about to start the same agent wait for a
+limit that one of them found: until it ends, or without a known end until that mission tries again. A lasting cause (no
+key, no credit, no program) stops the run, is named, and leaves the item where it was.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
             raise _interrupted(job, f"Stopped during {job.phase.name}; nothing is lost.")
         if failure.reaction is Reaction.STOP:
             raise AgentUnavailable(failure.reason, failure.hint)
-        waited += transcript.seconds  # a try that came to nothing is time lost as well
+        waited += transcript.seconds  # a failed try takes time, too
         if failure.kind is Kind.SILENT:
             waited += _wait(job, failure, _AFTER_SILENCE, waited)
             continue

@@ -86,7 +86,7 @@ class LogFolders:
         write_atomically(place / _STEP, step)
         _copy_outputs(self._outputs(mission), place / "phase-outputs")
         for name, text in sorted(logs.items(), key=lambda paper: paper[0] == _COMPLETE):
-            if text or not (place / name).exists():  # what a repetition cannot tell any more was told before
+            if text or not (place / name).exists():  # a repetition may lack a text that the first try wrote
                 write_atomically(place / name, self._redact(text.encode(errors="replace")))
         return place
 

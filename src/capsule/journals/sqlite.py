@@ -86,7 +86,7 @@ class SqliteJournal(Journal):
 
     def holder(self, stream: str) -> int | None:
         try:
-            return holder(self.lock_path(stream))  # the lock says it, never what is written
+            return holder(self.lock_path(stream))  # the lock decides, never the file's text
         except LockHeld:
             return 0
 
@@ -172,7 +172,7 @@ class SqliteJournal(Journal):
                 self._make_ready(self._connection)
             except (sqlite3.DatabaseError, OSError) as fault:
                 self.close()
-                # sqlite does not wait by itself for whoever turns WAL on at the same moment
+                # sqlite itself does not wait for a process that turns WAL on at the same moment
                 busy = getattr(fault, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
                 if not busy or time.monotonic() > give_up:
                     raise _unreadable(self._file, fault) from None
@@ -180,7 +180,7 @@ class SqliteJournal(Journal):
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        if self._file.is_fifo():  # sqlite would wait for whoever writes to it
+        if self._file.is_fifo():  # sqlite would wait for a writer
             raise OSError("it is a pipe")
         if self._read_only:
             return sqlite3.connect(

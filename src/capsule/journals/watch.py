@@ -74,7 +74,7 @@ class Watch:
             self._version, self._epochs = version, dict(self._journal.epochs())
         for stream, epoch in self._epochs.items():
             if stream.startswith(MERGES):
-                if news:  # whoever comes to wait writes there without holding it
+                if news:  # waiting missions write there without holding it
                     self._catch_up_train(stream)
             elif stream in self._held or self._seen.get(stream) != epoch or (news and not is_mission(stream)):
                 self._catch_up(stream, epoch)

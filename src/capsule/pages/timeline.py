@@ -97,7 +97,7 @@ def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
         stamped = moment(attempt.until) - moment(attempt.began)
         if attempt.under_way:
             free = max(start, moment(attempt.until))
-        elif attempt.seconds is None:  # nobody saw the end
+        elif attempt.seconds is None:  # the end is unknown
             free = start
         else:  # as measured, unless the stamps say that it took longer
             free = start + (attempt.seconds if stamped <= attempt.seconds + 1 else stamped)

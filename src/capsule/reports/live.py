@@ -39,7 +39,7 @@ class LiveFile:
         with contextlib.suppress(OSError, CannotWrite):
             if folder.is_dir():
                 if path.exists() and path.stat().st_size >= LARGEST:
-                    path.unlink()  # readers want what is new, and begin at the top of the next one
+                    path.unlink()  # readers want new lines, and begin at the top of the next file
                 append_line(path, json.dumps(line, ensure_ascii=False))
 
 

@@ -183,7 +183,7 @@ class Notifier:
             return None
         try:
             state = self._standing(mission) if is_mission(mission) else MissionState()
-        except CapsuleError:  # where it cannot be read there is less to tell, and no harm
+        except CapsuleError:  # without it the message has fewer details
             state = MissionState()
         return notification(mission, event, state)
 

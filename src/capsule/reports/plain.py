@@ -148,7 +148,7 @@ class PlainReport:
     def event(self, mission: str, event: Event) -> None:
         if mission in self._states or isinstance(event, MissionStarted) or not is_mission(mission):
             self._states[mission] = apply(self._states.get(mission, MissionState()), event)
-        else:  # it goes on, and begins in the middle: what the journal holds of it includes this event
+        else:  # it continues in the middle: the journal includes this event
             self._states[mission] = self._standing(mission)
         with self._pulse.held(), self._about(mission):
             self._tell(mission, event)
@@ -270,7 +270,7 @@ class PlainReport:
         for warning in outcome.warnings:
             self._say(f"! {warning}", indent)
         spent, allowed = self._states[mission].spending, self._budget.mission
-        # The first agent's price is all of it, and was printed already.
+        # The first agent's price is the total, and was printed already.
         if price(outcome.usage) and (spent.runs > 1 or allowed != NO_LIMITS.mission):
             rest = left(spent, allowed)
             time = duration(rest.seconds) if rest.seconds is not None else ""
@@ -297,7 +297,7 @@ class QueueReport(PlainReport):
                 if spawns:
                     self._say(f"Resuming an interrupted run: {spawns}/{cap} phases used")
             case JobsSet(jobs=jobs):
-                self._pulse.in_turn |= jobs > 1  # with fewer allowed the others may still be at work
+                self._pulse.in_turn |= jobs > 1  # with fewer allowed, others may still run
                 self._say(f"Jobs: {count(jobs, 'mission')} at a time from now on")
             case Spawned():
                 self._tally = self._tally.spawned()
@@ -321,7 +321,7 @@ class QueueReport(PlainReport):
         if not self._by_result(mission):
             super()._begun(mission, event)
         elif event.spawns:
-            # Going on after a halt counts on: the attempts allowed are those of one go.
+            # After a halt the count continues, while the limit is per start.
             allowed = max(event.attempt, self._states[mission].workflow.allowed_retries(event.phase) + 1)
             self._say(f"[{mission}][{event.phase.upper()}] Starting phase (attempt {event.attempt}/{allowed})")
 

@@ -76,7 +76,7 @@ class Pulse:
                     continue
                 who = list(self._under_way)[0 if self.in_turn else -1]
                 told = self._under_way[who] = self._under_way.pop(who)
-                with suppress(OSError, ValueError):  # whoever watched has left: nobody to tell, and no harm
+                with suppress(OSError, ValueError):  # the reader has gone
                     self._say(who, time.monotonic() - told.since, told.now or told.what)
                 self._said = time.monotonic()
             self._thread = None

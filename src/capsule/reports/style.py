@@ -88,7 +88,7 @@ def fitted(text: str, stream: TextIO) -> str:
 
 def folded(text: str, width: int) -> str:
     """Return our lines, folded after so many columns with a hanging indent."""
-    if len(text) * 2 <= width:  # whatever it holds, as in a pipe
+    if len(text) * 2 <= width:  # wide characters fit, too, as in a pipe
         return text
     return "\n".join(each for line in text.split("\n") for each in _folded(line, width))
 

@@ -77,7 +77,7 @@ def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None, 
         raise CannotWrite(path, error) from error
     finally:
         with contextlib.suppress(OSError):
-            temp.unlink()  # still there only if we did not get as far as the rename
+            temp.unlink()  # only exists if the rename did not happen
 
 
 def append_line(path: Path, line: str) -> None:

@@ -101,7 +101,7 @@ def make_writable(path: Path) -> None:
     folders = [path]
     while folders:
         folder = folders.pop()
-        with contextlib.suppress(OSError):  # the next command that needs it open says so
+        with contextlib.suppress(OSError):  # the next command that needs it reports it
             folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
             folders += [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
 

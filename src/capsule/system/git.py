@@ -553,7 +553,7 @@ class Git:
 
         def start() -> subprocess.Popen[bytes]:
             git = us()
-            assert git is not None  # it is at work on a question
+            assert git is not None  # it is in use
             environment, pipe = git._content_environment, subprocess.PIPE
             return subprocess.Popen(
                 [_program(environment.get("PATH", os.defpath)), "cat-file", "--batch-command"],

@@ -18,7 +18,7 @@ from pathlib import Path
 
 Setting = tuple[str, str]
 
-# Whatever could start a program, ask a question, reach the network or change what a command means.
+# Variables that could start a program, ask a question, reach the network or change a command's meaning.
 HARD: tuple[Setting, ...] = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -68,10 +68,10 @@ _FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSY
 _KEPT_FOR_OTHERS = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT")
 _IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
-# Reflogs want a name, also where the user has none.
+# Reflogs need a name, even if the user has none.
 AS_CAPSULE = {name: "Capsule" if name.endswith("NAME") else "capsule@localhost" for name in _IDENTITY}
 
-# What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
+# The user's settings for how a file becomes a blob and back, and which files are ignored.
 _CONTENT = (
     r"(?is)core\.(sharedrepository|autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
     r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)"

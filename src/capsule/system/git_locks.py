@@ -56,7 +56,7 @@ def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, old
         if another or time.time() - found.st_mtime < older_than:
             return False
         lock.unlink()
-    except FileNotFoundError:  # its owner is done with it
+    except FileNotFoundError:  # its owner released it
         return False
     return True
 
@@ -70,7 +70,7 @@ def git_at_work(folders: Iterable[Path]) -> bool:
         return any(os.path.basename(line.split()[0]).startswith(b"git") for line in lines)  # noqa: PTH119 (bytes)
     places = tuple(folders)
     for process in Path("/proc").iterdir():
-        # A process that ended, or is another user's, has no say in our repository.
+        # A process that ended, or of another user, cannot work in our repository.
         with contextlib.suppress(OSError):
             if process.name.isdecimal() and (process / "comm").read_bytes().startswith(b"git"):
                 cwd = (process / "cwd").readlink()

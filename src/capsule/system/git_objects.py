@@ -209,14 +209,14 @@ class ObjectReader:
                     self.close()
                     found += [None] * len(some)
                 except BaseException:
-                    self.close()  # half an answer is still to come, and the next question must not hear it
+                    self.close()  # half an answer is pending, and the next request must not read it
                     raise
         return found
 
     def _answers(self, command: str, oids: Sequence[str]) -> list[Object | None]:
         if not all(_ID.fullmatch(oid) for oid in oids):
             return [None] * len(oids)
-        # Never the one of a process that we were forked from: both would hear each other's answers.
+        # Never share one with a parent process: both would read each other's answers.
         if self._process is None or self._owner != os.getpid():
             self._process, self._owner, self._heard = self._start(), os.getpid(), b""
             self.started += 1
@@ -269,7 +269,7 @@ class ObjectWriter:
         folder, file = f"{self._objects}/{oid[:2]}", f"{self._objects}/{oid[:2]}/{oid[2:]}"
         try:
             if os.path.exists(file):  # noqa: PTH110 (a str)
-                os.utime(file)  # it counts as new then, as after git's own writing: nobody prunes it meanwhile
+                os.utime(file)  # a fresh time stamp, as after git's own write, protects it from pruning
             else:
                 _write(folder, file, zlib.compress(whole, 1))
         except OSError:

@@ -176,9 +176,9 @@ def own_folder() -> Iterator[str]:
         home = _layers_home()
         whole = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
+            with contextlib.suppress(OSError):  # a file system without locks: then leftovers of others stay
                 fcntl.flock(whole, fcntl.LOCK_EX)
-            # Under the lock of the whole, so that nobody finds the new folder before it is locked.
+            # Under the lock of the parent, so that no process finds the new folder before it is locked.
             left = [(path, fd) for path in home.iterdir() if (fd := _lock(path)) is not None]
             folder = Path(tempfile.mkdtemp(dir=home))
             lock = _lock(folder)
@@ -224,6 +224,6 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove it whatever permissions a command set; the kernel itself leaves a closed `work` folder."""
-    with contextlib.suppress(OSError):  # what is left is tried again by the next command
+    """Remove it with any permissions; the kernel itself leaves a closed `work` folder."""
+    with contextlib.suppress(OSError):  # the next command tries the rest again
         remove_tree(path)

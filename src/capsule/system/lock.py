@@ -1,8 +1,8 @@
 """Locks that die with their holder.
 
 The kernel keeps them (flock), so kill -9 releases them and there is no stale lock to clean up. The file's text, pid and
-command, is information for people only: whether somebody holds the lock is always asked of the kernel. Lock files are
-never deleted; deleting one that another process is about to open would make two holders.
+command, is information for people only: the kernel alone decides whether the lock is held. Lock files are never
+deleted; deleting one that another process is about to open would make two holders.
 
 Processes that wait for a lock stand in a **line**: first come, first served, and nothing is polled. Each has a ticket,
 a file with the next number that its owner keeps locked, and waits in the kernel until the one before it is free;
@@ -28,7 +28,7 @@ from pathlib import Path
 from capsule.core.errors import CapsuleError, Interrupted, LockHeld
 from capsule.system.stop import Stop
 
-# `holder` takes the lock for an instant in order to ask: a short second try tells that from a real holder.
+# `holder` takes the lock for an instant: a short second try tells that from a real holder.
 _PROBE_ALLOWANCE = 0.1
 _RETRY_INTERVAL = 0.01
 _COMMAND_LIMIT = 200
@@ -132,7 +132,7 @@ class WaitingLine:
             ticket = self._folder / f"{number}{_SHARED if shared else ''}"
             fd = os.open(ticket, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             while not try_lock(fd, fcntl.LOCK_EX, ticket):
-                time.sleep(_A_MOMENT)  # somebody looks whether the ticket is held, and holds it meanwhile
+                time.sleep(_A_MOMENT)  # a process that checks the ticket holds it for that moment
             return ticket, fd
         finally:
             os.close(door)
@@ -159,7 +159,7 @@ class WaitingLine:
         first = self._first() if wait else None
         while not _await(other, fcntl.LOCK_SH, self._lock, wait):
             before, first = first, self._first()
-            if first == before:  # nobody's turn has ended for that long
+            if first == before:  # no turn has ended for that long
                 raise _refusal(self._lock)
 
     def _first(self) -> Path | None:
@@ -183,7 +183,7 @@ def is_locked(path: Path) -> bool:
     try:
         return not try_lock(fd, fcntl.LOCK_SH, path)
     except NoLocks:
-        return False  # where there are none nobody can hold one, and looking on is no work
+        return False  # a file system without locks has no holders
     finally:
         os.close(fd)
 
@@ -197,7 +197,8 @@ def _await(fd: int, kind: int, path: Path, seconds: float | None) -> bool:
         return True
     stop = Stop.active if Stop.active and not Stop.active.requested else None
     ended, end = os.pipe()
-    waiting = os.dup(fd)  # of the thread's own: whoever gives up closes theirs, and the lock goes when the thread does
+    # The thread's own descriptor: a caller that gives up closes its own, and the lock is released with the thread's.
+    waiting = os.dup(fd)
 
     def wait() -> None:
         try:
@@ -241,14 +242,14 @@ def holder(path: Path) -> int | None:
             return None
         if pid := _pid_from_kernel(os.fstat(fd)):
             return pid
-        deadline = time.monotonic() + _PROBE_ALLOWANCE  # between taking a lock and signing it lies an instant
+        deadline = time.monotonic() + _PROBE_ALLOWANCE  # the pid is written a moment after the lock is taken
         while time.monotonic() < deadline:
             signed, _ = _signature(path)
             if signed is not None:
                 return signed
             time.sleep(_RETRY_INTERVAL)
     except NoLocks:
-        return None  # where there are none nobody can hold one, and looking on is no work
+        return None  # a file system without locks has no holders
     finally:
         os.close(fd)
     raise LockHeld(f"{path.stem} is locked by a process that cannot be seen from here", "Wait until it has ended.")

@@ -19,15 +19,15 @@ _MEMORY_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "me
 def most_jobs() -> int:
     """Return how many missions fit: one for each processor and each free gigabyte, from 1 to 4."""
     processors = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # where a process can be kept from some of them
+    if hasattr(os, "sched_getaffinity"):  # on systems with CPU affinity
         processors = len(os.sched_getaffinity(0))
     return max(1, min(processors, _MOST, free_memory() // _FOR_ONE))
 
 
 def free_memory() -> int:
-    """Return how many bytes are free, or could be at once; very many where the system does not say.
+    """Return how many bytes are free, or could be at once; a very large number if the system does not report it.
 
-    A container, or whatever else has a limit of its own (cgroup), may have less than the machine.
+    A container, or any other cgroup with a limit, may have less than the machine.
     """
     return min([_free_on_machine(), *map(_free_in, _groups())])
 

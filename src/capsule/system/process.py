@@ -1,7 +1,7 @@
 """Run a command to its end, with a time-out, and leave nothing running.
 
 A `SupervisorClient` is the runner's handle on the supervisor process (see supervisor.py), started at the first command
-and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the
+and kept for the next ones. `run` sends one request and then waits in one `select` for the first of these: the
 supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown. Output
 goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may write
 gigabytes at no cost in memory.
@@ -42,13 +42,12 @@ from capsule.system.umask import of_the_user
 GRACE = 5.0
 MARKER = "CAPSULE_KEEPER"
 LOOK_INTERVAL = 0.25
-# As long as this it must have been silent to be asked whether it has said its last word.
+# The silence after which it is checked whether it has printed its final answer.
 SETTLED = 1.0
 _LOOKS_TO_BE_SURE = 12
-# A supervisor asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
+# A supervisor that is asked to stop answers within its grace and its kill limit, unless it is stopped itself or broken.
 PATIENCE = supervisor.KILL_LIMIT + 5.0
-# Imported rather than started as a script, because a script is compiled anew each time: half of the supervisor's
-# start-up.
+# Imported rather than started as a script: a script is compiled each time, which is half of the supervisor's start-up.
 _KEEP = "import sys; sys.path.append(sys.argv.pop(1)); from capsule.system import supervisor; supervisor.main()"
 _PACKAGES = Path(supervisor.__file__).parents[2]
 
@@ -114,7 +113,7 @@ class SupervisorClient:
         try:
             return self._run_supervised(command, _Watch(command, stop, on_output))
         except BaseException:
-            self.close()  # whatever went wrong on our side, the command must not outlive this call
+            self.close()  # after any error here, the command must not outlive this call
             raise
 
     def close(self) -> None:
@@ -295,7 +294,7 @@ class _Watch:
         silent = now - self._spoke
         if self._command.last_word is None or silent < SETTLED:
             return None
-        if self._asked_at != self._sizes[0]:  # asked once in each silence, not at each look
+        if self._asked_at != self._sizes[0]:  # checked once in each silence
             self._asked_at, self._quiet = self._sizes[0], self._command.last_word()
         return "exited" if self._quiet is not None and silent >= self._quiet else None
 
@@ -430,7 +429,7 @@ def _size(path: Path) -> int:
 
 def _unregister(path: Path, fd: int) -> None:
     """Remove the file: all processes with its marker have ended."""
-    with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
+    with contextlib.suppress(OSError):  # its folder may be gone; the lock is released in any case
         path.unlink(missing_ok=True)
     os.close(fd)
 
@@ -441,7 +440,7 @@ def _register(folder: Path, marker: str) -> tuple[Path, int]:
     draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
-        try_lock(fd, fcntl.LOCK_EX, draft)  # nobody else knows it yet
+        try_lock(fd, fcntl.LOCK_EX, draft)  # no other process knows it yet
     except NoLocks:
         os.close(fd)
         draft.unlink()

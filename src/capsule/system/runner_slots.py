@@ -1,8 +1,8 @@
 """Keep the runners of one user on one machine apart: a number and ports for each, and turns at running tests.
 
-A **slot** is a number that no other living runner has: the lowest whose file nobody keeps locked, so kill -9 gives it
-back. Test runs have their turns in a line (`lock.Line`): together as a rule, and alone if a result must not be
-influenced by others.
+A **slot** is a number that no other living runner has: the lowest whose file is not locked, so kill -9 frees it.
+Test runs have their turns in a line (`lock.Line`): together as a rule, and alone if a result must not be influenced by
+others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class RunnerSlots:
                 fd = open_lock(self._slots / str(number))
                 if try_lock(fd, fcntl.LOCK_EX, self._slots):
                     self._fd = fd
-                    os.utime(fd, ns=(time.time_ns(),) * 2)  # one that comes and goes during a test run is seen by it
+                    # A test run must notice a runner that comes and goes during it.
+                    os.utime(fd, ns=(time.time_ns(),) * 2)
                     return number
                 os.close(fd)
         raise AssertionError("numbers do not end")

@@ -99,7 +99,7 @@ _REGISTRIES = (
 """Folders where build tools look for a running server: it is outside, and on other files under the same path."""
 _BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
-"""Kept by a package manager, which links to nobody's home."""
+"""Kept by a package manager, without links to a home."""
 _MOST_FOLDERS = 200
 """The most programs that are followed: a loop of links has to end."""
 
@@ -263,10 +263,10 @@ class Bubblewrap(Sandbox, frozen=True, dict=True):
     ) -> Iterator[tuple[str, ...]]:
         program = program_of(argv, cwd, env)
         if program is None:
-            yield tuple(argv)  # whoever starts it is told what is missing, and by whom
+            yield tuple(argv)  # the start reports what is missing
             return
         if sandbox_paths.at and any(is_below(top, resolved([sandbox_paths.at])) for top in resolved(self.homes)):
-            # The tools of somebody who keeps their home in git lie below that path.
+            # If the home itself is a git repository, its tools are below that path.
             sandbox_paths = at_its_own_path(sandbox_paths)
         view = MountedPlace.of(sandbox_paths)
         named = [(view.name(path), lower) for path, lower in sandbox_paths.layers]
@@ -455,7 +455,7 @@ def _needed(
     named = (Path(home, name) for home in homes for name in (*_MANAGERS, *_GIT))
     alone = [Path(program), *_program_folders([program])] if program else []
     found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
-    # Leave out what lies in a folder that is there anyway.
+    # Leave out paths in folders that are visible anyway.
     kept: list[str] = []
     for name in sorted(str(file) for file in found if _is_hidden(file, hidden) and os.access(file, os.R_OK)):
         if not (kept and name.startswith(f"{kept[-1]}/")):
@@ -474,7 +474,7 @@ def _registries(homes: Sequence[str], env: Mapping[str, str], opened: Iterable[s
 
 
 def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
-    """Yield folders of programs, the libraries beside them, and the same for whatever their links lead to."""
+    """Yield folders of programs, their libraries, and the same for the targets of their links."""
     waiting = [folder for folder in bins if os.access(folder, os.R_OK) and folder.is_dir()]
     seen: set[Path] = set()
     while waiting and len(seen) < _MOST_FOLDERS:
@@ -581,7 +581,7 @@ class MountedPlace(Struct, frozen=True):
         for way in sorted(ways, reverse=True):
             with contextlib.suppress(OSError):
                 if not is_below(os.path.realpath(way.parent), [self.place]):
-                    continue  # by a link that was put on the way meanwhile
+                    continue  # by a link that was put there meanwhile
                 if way.is_dir():
                     way.rmdir()
                 elif not way.is_symlink() and not way.stat().st_size:

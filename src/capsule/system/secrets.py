@@ -1,7 +1,7 @@
 """Tell which parts of an environment are secret: by their names, by their form, or by the settings.
 
-A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is one whatever it is
-called. What is found is withheld from processes that do not need it (`environment`), and its value never reaches a file
+A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is secret under any
+name. What is found is withheld from processes that do not need it (`environment`), and its value never reaches a file
 or a screen of ours, in any spelling (`values_of`, `spelled`, then `core.redaction`).
 
 A value shorter than SHORTEST, or one that is a word of everyday language, is not looked for: a log in which every
@@ -87,7 +87,7 @@ def _worth_hiding(value: str) -> bool:
         return False
     try:
         is_path = value.startswith(("/", "~/")) and os.path.exists(os.path.expanduser(value))  # noqa: PTH110, PTH111
-    except ValueError:  # any text at all, also with a NUL
+    except ValueError:  # any text, even with a NUL
         return True
     return not is_path
 

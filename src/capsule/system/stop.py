@@ -49,7 +49,7 @@ class Stop:
     def __exit__(self, *_: object) -> None:
         Stop.active, self._outer = self._outer, None
         for number, handler in self._before.items():
-            # None is a handler that was not installed from Python: it cannot be put back, the default can.
+            # None is a handler that was not installed from Python: only the default can be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
         pipe, self._pipe = self._pipe, None

@@ -34,7 +34,7 @@ class Stream:
         self.open = True
         self.lost = 0
         os.set_blocking(self.source, False)
-        if _SET_PIPE_SIZE:  # room for one big read, so that the command is rarely kept waiting; less will do
+        if _SET_PIPE_SIZE:  # room for one big read, so that the command rarely blocks; less is fine
             try:
                 fcntl.fcntl(self.entrance, _SET_PIPE_SIZE, AT_ONCE)
             except OSError:

@@ -54,7 +54,7 @@ PS_INTERVAL = 0.1
 RUNS = 20
 GATHER = 0.001
 
-# pid → (parent, session, zombie); where there is no /proc, the process group stands in for the session.
+# pid → (parent, session, zombie); where there is no /proc, the process group replaces the session.
 ProcessTable = dict[int, tuple[int, int, bool]]
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -138,7 +138,7 @@ def kill(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # gone already, or not ours to signal: then it is counted as a survivor
+        return  # gone already, or not ours to signal: then it counts as a survivor
 
 
 def _read(path: str) -> bytes:
@@ -217,7 +217,7 @@ def _counted(words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
 
 
 def find_program(name: bytes, path: bytes) -> bytes:
-    """Search PATH like execvp, but skip relative entries: the working directory is somebody else's repository."""
+    """Search PATH like execvp, but skip relative entries: the working directory may be an untrusted repository."""
     if b"/" in name:
         return name
     found = [os.path.join(entry, name) for entry in path.split(b":") if entry.startswith(b"/")]
@@ -278,7 +278,7 @@ class Supervisor:
             self._finish_streams()
             raise
         self._answer("ended", self._code, leftovers, int(stopped), self._count(), lost)
-        self._main = 0  # its number is free again, and may soon be a stranger's
+        self._main = 0  # its pid is free again, and may soon belong to another process
         return None
 
     def _finish_streams(self) -> int:
@@ -292,7 +292,7 @@ class Supervisor:
     def _end_all(self, grace: float) -> None:
         for pid in self._alive_below():
             kill(pid, signal.SIGTERM)
-            kill(pid, signal.SIGCONT)  # one that is stopped would not hear the first signal
+            kill(pid, signal.SIGCONT)  # a stopped process would not get the first signal
         deadline = time.monotonic() + grace
         while self._any_process_left() and (left := deadline - time.monotonic()) > 0:
             self._listen(left if self._subreaper else min(left, PS_INTERVAL))

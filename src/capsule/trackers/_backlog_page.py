@@ -195,7 +195,7 @@ def shown(value: object) -> str:
 
 
 def documents_in(text: str) -> list[Any]:
-    import yaml12  # noqa: PLC0415 - commands that read no backlog do not pay for it
+    import yaml12  # noqa: PLC0415 - start-up of commands that read no backlog
 
     return list(yaml12.parse_yaml(text, multi=True))
 

@@ -157,7 +157,7 @@ class BdResult(Struct, frozen=True, dict=True):
 
 def _value_in(text: str) -> object:
     """Return the first value that is beads or an object, at the beginning of a line."""
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):  # most often nothing stands around it
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):  # usually there is nothing around it
         if _are_beads(value := msgspec.json.decode(text)):
             return value
     decoder = json.JSONDecoder()

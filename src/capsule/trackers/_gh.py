@@ -1,7 +1,7 @@
 """Run gh, one call at a time in a repository, and explain its errors.
 
 Words of issues are arguments of their own, joined to their flag (`--title=...`), so that none is ever taken for a flag
-or read by a shell. gh gets no terminal, so it asks nobody anything, opens no editor and no browser.
+or read by a shell. gh gets no terminal, so it asks no questions, opens no editor and no browser.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Gh:
                 f"`{answer.command}` gave no answer for {self.patience.answer:g} s and was ended.", hint
             )
         if _NO_PERMISSION.search(answer.err) and "rate limit" not in answer.err:
-            hint = f"Ask for the right to triage issues, or log in as somebody who has it. {_LOGIN}"
+            hint = f"Ask for the right to triage issues, or log in with an account that has it. {_LOGIN}"
             return Refused(f"GitHub does not let you do that: {sentence(answer.words)}", hint)
         for message, hint in _known_faults(answer):
             return TrackerError(message, hint)

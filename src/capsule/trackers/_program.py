@@ -70,7 +70,7 @@ _UNDER_WAY: set[subprocess.Popen[bytes]] = set()
 @atexit.register
 def _end_all() -> None:
     """End calls at exit: a screen calls in a thread, and leaving it must not wait for the answer."""
-    _STARTING.acquire()  # for good: nothing is started any more
+    _STARTING.acquire()  # for good: nothing is started from now on
     for process in [*_UNDER_WAY]:
         if process.poll() is None:
             _end(process)

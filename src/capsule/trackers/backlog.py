@@ -26,7 +26,7 @@ from capsule.trackers import BaseTracker, already_closed, unknown
 from capsule.trackers._backlog_page import LARGEST, number_of
 from capsule.trackers._backlog_read import Backlog, read_backlog
 
-# What changes the file is loaded where it is changed: `status` is typed all day.
+# The code that changes the file is loaded on use, for the start-up of `status`.
 
 FILE = "BACKLOG.yaml"
 WORKLOG = "_worklog"
@@ -110,7 +110,7 @@ class BacklogTracker(BaseTracker):
         if check_id(item_id) in backlog.items:
             return backlog.items[item_id]
         if self._was_archived(item_id):
-            raise UnknownItem(f"{item_id} was archived.", f"{WORKLOG}/ and `git log` say what came of it.")
+            raise UnknownItem(f"{item_id} was archived.", f"See {WORKLOG}/ and `git log`.")
         raise unknown(item_id, backlog.items)
 
     def writing(self) -> AbstractContextManager[object]:
@@ -134,7 +134,7 @@ class BacklogTracker(BaseTracker):
     def reopen(self, item_id: str) -> None:
         raise Refused(f"{item_id}: a backlog is changed only by commits.", f"capsule unblock {item_id}")
 
-    def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
+    def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - the caller writes the worklog
         with self.writing():
             if not self._was_archived(item_id):
                 self._apply([Absent(self.item(item_id).id)])
@@ -225,7 +225,7 @@ class BacklogTracker(BaseTracker):
     def _worklogs(self, since: str = "") -> Iterator[str]:
         """Read the worklogs of all months from this one on."""
         for path in sorted(path for path in (self._root / WORKLOG).glob("*.md") if path.stem >= since):
-            with contextlib.suppress(OSError):  # whatever is no plain file is no worklog of ours
+            with contextlib.suppress(OSError):  # our worklogs are plain files
                 yield read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _was_archived(self, item_id: str) -> bool:

@@ -194,7 +194,7 @@ class BeadsTracker:
         def given_id(answer: BdResult) -> str:
             if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
                 return check_id(answer.rows[0]["id"])
-            # It did not get as far as saying so: look for the bead that was not there before.
+            # It failed before it printed the id: look for a new bead.
             beads, title = self._read().beads, _title(new)
             fresh = (bead for name, bead in beads.items() if name not in before and bead.title == title)
             return next((bead.id for bead in fresh if bead.external_ref == new.reference), "")
@@ -374,7 +374,7 @@ class BeadsTracker:
         return bead
 
     def _show(self, item_id: str) -> Bead | None:
-        """Read one bead anew; bd may answer with another whose id only ends like this one."""
+        """Read one bead again; bd may answer with another whose id only ends like this one."""
         answer = self._bd.ask("show", item_id, "--json")
         exact = next((bead_of(row) for row in answer.rows if row["id"] == item_id), None)
         if exact is None and answer.failed and not answer.not_found:

@@ -200,7 +200,7 @@ def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
 
 def _rows(data: bytes, path: Path) -> Iterator[tuple[int, Bead]]:
     """Yield each bead with the number of its line."""
-    whole = _is_utf8(data)  # who reads only some fields of a row does not see what the others are
+    whole = _is_utf8(data)  # a reader of some fields does not check the others
     for number, line in enumerate(data.split(b"\n"), 1):
         content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         bead = usual_row(content) if whole else None

@@ -224,7 +224,7 @@ class GitHubTracker(BaseTracker):
         if status is Status.DONE:
             self._say(issue.number, reason)
             self._change(issue, lambda now: not now.is_open, "issue", "close", number)
-            if marks:  # at last: an open issue without them is there for others to take
+            if marks:  # last: an open issue without them can be taken by others
                 self._edit(issue, [], marks)
         elif status is Status.BLOCKED:
             self._say(issue.number, reason)
@@ -255,7 +255,7 @@ class GitHubTracker(BaseTracker):
         if found and not answer.failed:
             return f"{PREFIX}{found[1]}"
         again = (number for number, issue in self._table().issues.items() if _reference_of(issue) == new.reference)
-        number = next(again, 0) if new.reference else 0  # it may have been made, and not have got as far as saying so
+        number = next(again, 0) if new.reference else 0  # it may have been created before the call failed
         if number:
             return f"{PREFIX}{number}"
         raise self._gh.fault(answer)
@@ -306,7 +306,7 @@ class GitHubTracker(BaseTracker):
         if len(read) == MOST_OPEN:
             asked = [f"--label={_as_list(self._options.labels)}"] if self._options.labels else []
             searched = self._list("open", MOST_OPEN, *asked) if asked else []
-            found = {issue.number: issue for issue in searched} | found  # what was listed is newer than the index
+            found = {issue.number: issue for issue in searched} | found  # the list is newer than the index
             self._left_out = (f"There are more than {MOST_OPEN:,} open issues; of the oldest, some may be left out.",)
         if self._options.state == "all":
             found |= {issue.number: issue for issue in self._list("closed", MOST_CLOSED)}
@@ -466,7 +466,7 @@ class GitHubTracker(BaseTracker):
         return [*self._options.labels, *kinds, *map(cleaned, new.tags)]
 
     def _label_of_type(self, kind: str) -> list[str]:
-        """Return the first label that stands for it; none for a task, which is what an issue is without one."""
+        """Return the first label for it; none for a task, the type of an issue without a label."""
         types = {**self._options.types, **TYPES}
         found = [label for label, known in types.items() if known == kind][:1]
         if not found and kind != "task":

@@ -1,4 +1,4 @@
-"""Answer what needs you: the question whole, room for a text of any length, and the command that it will be."""
+"""Answer what needs you: the full question, room for a long text, and the resulting command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 300
 
 
 class AnswerForm(Dialog[str | None]):
-    """The question above, the text below. None: nothing is to be done."""
+    """The question above, the text below. None means no answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave"),
@@ -101,7 +101,7 @@ class AnswerForm(Dialog[str | None]):
         drawing.put(self.query_one("#how", Static), row(text(f"{self.answer.label}  ", STRONG), text(words, UNSURE)))
 
     def _command(self) -> Content:
-        """Show the very command; a long text is cut there, and nowhere else."""
+        """Show the exact command; a long text is cut only there."""
         written = self.written if self.is_mounted else self._draft.strip()
         words = self.answer.with_text(written)
         line = shlex.join(["capsule", *words]) if written or not self.answer.required else self.answer.command

@@ -1,7 +1,7 @@
 """The base of every app of ours, and the threads that work for it.
 
-Slow work happens in threads that hand on what they found; the app alone changes what is shown. The threads are daemons:
-quitting does not wait for a tracker that does not answer.
+Slow work happens in threads that pass on their results; only the app changes the screen. The threads are daemons:
+quitting does not wait for a tracker that hangs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFTER_TROUBLE = 2.0
 
 
 Later = Callable[..., object]
-"""An app's `call_later`: any thread may call it, and the app's own thread runs what it is given."""
+"""An app's `call_later`: any thread may call it, and the app's own thread runs the function."""
 
 
 def _raise(fault: Exception) -> None:
@@ -32,7 +32,7 @@ def _raise(fault: Exception) -> None:
 
 
 class BackgroundTasks:
-    """`ask` does one piece of work in a thread; of each name there is one at a time, and a second is left out."""
+    """`ask` runs one task in a thread; of each name one runs at a time, and a second is dropped."""
 
     def __init__(self, later: Later) -> None:
         self._later = later
@@ -56,12 +56,12 @@ class BackgroundTasks:
             self._later(finish, work())
         except CapsuleError as fault:
             self._later(finish, fault)
-        except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+        except Exception as fault:  # noqa: BLE001 - it is raised again by the owner of the screen
             self._later(_raise, fault)
 
 
 class Poller(threading.Thread, Generic[Seen]):
-    """Look a few times a second, from one thread, and hand on what is new; never ahead of the screen."""
+    """Poll a few times a second, from one thread, and pass on what is new; never ahead of the screen."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Poller(threading.Thread, Generic[Seen]):
         compared_by: Callable[[Seen], object],
         pulse: float = PULSE,
     ) -> None:
-        """`compared_by` is what makes one look differ from another."""
+        """`compared_by` returns the value by which two results are compared."""
         super().__init__(daemon=True)
         self._look, self._later, self._then, self._compared, self._pulse = look, later, then, compared_by, pulse
         self._over, self._taken = threading.Event(), threading.Event()
@@ -88,7 +88,7 @@ class Poller(threading.Thread, Generic[Seen]):
                 self._tell(fault)
                 self._over.wait(_AFTER_TROUBLE)
                 continue
-            except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+            except Exception as fault:  # noqa: BLE001 - it is raised again by the owner of the screen
                 self._later(_raise, fault)
                 return
             if (compared_by := self._compared(seen)) != before:
@@ -98,7 +98,7 @@ class Poller(threading.Thread, Generic[Seen]):
             self._at_once.clear()
 
     def soon(self) -> None:
-        """Look now: something was done."""
+        """Poll now, after an action."""
         self._at_once.set()
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ class CapsuleApp(App[Result]):
         self.theme = DARK.name
 
     def open(self) -> Result | None:
-        """Show it until it is closed; raise what went wrong on the way once the terminal is itself again."""
+        """Show it until it is closed; raise its error once the terminal is restored."""
         result = self.run()
         if self._exception is not None:
             raise self._exception

@@ -1,7 +1,7 @@
 """The dashboard: items, missions and history of a project, and everything that can be done about them.
 
-It reads what others write down: a mission that was started anywhere is seen here, and none notices whether anybody
-looks. What is slow happens in threads (`app.py`), and what is shown is laid out elsewhere (`model.py`).
+It only reads: a mission that was started anywhere is shown here, and is not affected. Slow work happens in threads
+(`app.py`), and the layout is in `model.py`.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from capsule.tui.themes import DARK, LIGHT
 _ITEMS_EVERY = 10.0
 _AT_MOST_EVERY = 2.0
 _AT_ONCE = 10.0
-"""A run that ends so soon after it was asked for is still what somebody waits for."""
+"""A run that ends within this time is still being waited for."""
 _LONGEST_TOAST = 600
 _REFUSAL = 3.0
-"""Seconds until a word about a key that does nothing here is gone."""
+"""Seconds until a note about a key without effect disappears."""
 _PATIENCE = 20
-"""A tracker is asked for no more than this part of the time, however long it takes to answer."""
+"""A tracker is queried for at most this part of the time."""
 
 Severity = Literal["information", "warning", "error"]
 
@@ -84,9 +84,9 @@ class Dashboard(CapsuleApp[None]):
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._acted_at = 0.0
         self._settled = False
-        """Somebody has pressed a key, or it is known what needs them: from now on they choose what they see."""
+        """A key was pressed, or the inbox is known: from now on the user chooses the view."""
         self._drafts: dict[tuple[str, str], str] = {}
-        """What was written and not sent, by question and verb."""
+        """Unsent texts, by question and verb."""
         self._beside = BackgroundTasks(self.call_later)
         self._looking = Poller(actions.look, self.call_later, self._looked, self._compared_by)
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
@@ -109,12 +109,12 @@ class Dashboard(CapsuleApp[None]):
         self.call_after_refresh(self._begin)  # nothing slow before the first frame
         self.set_interval(1.0, self._read_items)
         if not self.is_headless:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the terminal is left as it was found
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # restore the terminal
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def _begin(self) -> None:
         """Start polling, and tune the collector: loaded modules stay, short-lived objects go early."""
-        if not self.is_headless:  # else this is somebody else's process
+        if not self.is_headless:  # else this is another program's process
             gc.freeze()
             gc.set_threshold(10_000, 10, 10)
         self._looking.start()
@@ -145,7 +145,7 @@ class Dashboard(CapsuleApp[None]):
         def came(got: Listing | CapsuleError) -> None:
             self._read_at = time.monotonic()
             self._took = self._read_at - began
-            if self._acted_at > began:  # what was read may be what was there before
+            if self._acted_at > began:  # the result may be older than the change
                 self._read_at_once()
             if got != self._listing:
                 self._listing = got if isinstance(got, Listing) else None
@@ -158,7 +158,7 @@ class Dashboard(CapsuleApp[None]):
             self._stale = False
 
     def _begin_with_what_needs_you(self) -> None:
-        """Open on the inbox where something waits there, unless somebody has gone elsewhere meanwhile."""
+        """Open on the inbox if something waits there, unless the user has chosen another view meanwhile."""
         if not self._settled and self.model.questions:
             self._settled = True
             self.action_view(INBOX)
@@ -195,7 +195,7 @@ class Dashboard(CapsuleApp[None]):
                 screen.fill()
 
     def _lay_out_inbox(self, main: Screen[object], rows: Rows) -> None:
-        """On a narrow screen its list stands above the question, as high as it has to be."""
+        """On a narrow screen put its list above the question, at its natural height."""
         if self.model.view != INBOX:
             return
         narrow, few = main.has_class("-narrow"), max(1, min(len(rows.keys), self.size.height // 5))
@@ -242,7 +242,7 @@ class Dashboard(CapsuleApp[None]):
             self._open(message.key)
 
     def _answer_first(self) -> None:
-        """Take the answer that helps most."""
+        """Choose the most helpful answer."""
         question = self.model.question(self._rows.key)
         if question and question.answers:
             self.action_answer(question.answers[0].verb)
@@ -293,7 +293,7 @@ class Dashboard(CapsuleApp[None]):
         self.call_after_refresh(self._draw)
 
     def action_fold(self) -> None:
-        """Fold what is open there, else go to whatever holds it."""
+        """Fold an open entry, else go to its parent."""
         key = self._rows.key
         entry = self.model.entry(key)
         if entry and entry.holds and key not in self.model.folded:
@@ -351,7 +351,7 @@ class Dashboard(CapsuleApp[None]):
     # ---- doing
 
     def action_verb(self, key: str) -> None:
-        """Ask first, and show the very command."""
+        """Ask for confirmation, and show the exact command."""
         if self.model.view == INBOX and len(self.screen_stack) == 1 and self._answers_with(key):
             return
         verb, target = BY_KEY.get(key), self.target()
@@ -384,7 +384,7 @@ class Dashboard(CapsuleApp[None]):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _answers_with(self, key: str) -> bool:
-        """Open the answer that has this key; False where the question has none."""
+        """Open the answer with this key; return False if there is none."""
         question = self.model.question(self._rows.key)
         found = next((each for each in question.answers if KEYS[each.verb] == key), None) if question else None
         if found:
@@ -392,7 +392,7 @@ class Dashboard(CapsuleApp[None]):
         return found is not None
 
     def action_answer(self, verb: str) -> None:
-        """Show the question whole, with room for the answer."""
+        """Show the full question, with room for the answer."""
         question = self.model.question(self._rows.key)
         answer = next((each for each in question.answers if each.verb == verb), None) if question else None
         if question is None or answer is None or len(self.screen_stack) > 1:
@@ -425,7 +425,7 @@ class Dashboard(CapsuleApp[None]):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
-        """Start a run, and wait for it beside: one that cannot begin says so only in its last words."""
+        """Start a run, and wait for it in a thread: a run that cannot begin only says so in its output."""
         began = time.monotonic()
 
         def came(got: StartedRun | CapsuleError) -> None:
@@ -442,7 +442,7 @@ class Dashboard(CapsuleApp[None]):
         self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
     def _refresh_at_once(self) -> None:
-        """Look at once, because the user waits for the result of an action."""
+        """Poll at once, because the user waits for the result of an action."""
         self._acted_at = time.monotonic()
         self._looking.soon()
         self._read_at_once()

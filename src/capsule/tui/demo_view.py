@@ -1,7 +1,7 @@
-"""The demo on a terminal: what the agent says on the left, what Capsule saw on the right, and what came of it below.
+"""The demo on a terminal: the agent's claims on the left, what Capsule saw on the right, and the result below.
 
-The run is another process, as ever. What it journals is told one step at a time, a lie long enough to be read; any key
-goes on to the next one.
+The run is another process, as ever. Its events are shown one step at a time, a lie long enough to be read; any key
+shows the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOLD, GLANCE, CARD = 2.2, 0.5, 5.0
 """Seconds for a lie that is caught, for any other step, and for the card at the end."""
 _TICK = 0.1
 _ROOMY = 36
-"""On so many lines there is room for the phases, too."""
+"""From so many lines on there is room for the phases, too."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DemoControls:
     """Runs the story, hands on what is said before each scene, and returns the command that failed, if one did."""
     look: Callable[[], Board]
     next: str
-    """What to look at afterwards."""
+    """Where to look afterwards."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Caught:
 
 
 class DemoView(CapsuleApp[bool]):
-    """`open` returns whether it came to its end; where somebody left before, it did not."""
+    """`open` returns whether it came to its end; False if the user left before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c,ctrl+q", "leave", priority=True)]
 
@@ -126,7 +126,7 @@ class DemoView(CapsuleApp[bool]):
         if isinstance(got, CapsuleError):
             raise got
         self.failed = got
-        self.set_timer(1.0, self._mark_over)  # the last look may still be on its way
+        self.set_timer(1.0, self._mark_over)  # the last result may still be on its way
 
     def _mark_over(self) -> None:
         self._over = True
@@ -218,7 +218,7 @@ def caught_lines(number: int, lie: Caught, width: int, *, low: bool) -> list[Con
 
 
 def claim_lines(view: MissionSummary, attempt: Attempt, width: int) -> list[Content]:
-    """Draw what an agent says of its work."""
+    """Draw an agent's claims."""
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
     signal = attempt.ended.outcome.signal if attempt.ended else None
     lines = drawing.paragraph(f"{view.mission}: {view.title}", width, FAINT)
@@ -231,7 +231,7 @@ def claim_lines(view: MissionSummary, attempt: Attempt, width: int) -> list[Cont
 
 
 def seen_lines(attempt: Attempt, width: int) -> list[Content]:
-    """Draw what was seen of it, what contradicts it first."""
+    """Draw the evidence, contradictions first."""
     lines: list[Content] = []
     for piece in _refuted_first(attempt):
         good = piece.standing is EvidenceStatus.CONFIRMED
@@ -249,7 +249,7 @@ def _refuted_first(attempt: Attempt) -> list[Evidence]:
 
 
 def outcome_of(attempt: Attempt) -> tuple[str, str]:
-    """Say what came of a claim in one line, and in which style."""
+    """Return the result of a claim in one line, and its style."""
     who = clean(attempt.phase)
     if attempt.verdict == Verdict.REFUTED:
         return f"✗ REFUTED: {who} claimed {attempt.claimed}, and the evidence says no", ""

@@ -1,4 +1,4 @@
-"""Questions before something is done, and answers after it."""
+"""Dialogs: confirmations before an action, and its output after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
 
 
 class Dialog(ModalScreen[Result]):
-    """Ignore keys that were typed before the dialog was drawn: they were meant for something else."""
+    """Ignore keys that were typed before the dialog was drawn."""
 
     _drawn_at = math.inf
 
@@ -147,9 +147,9 @@ class FailedCommand(Dialog[None]):
 
 
 def answer_lines(line: str, said: CommandResult, width: int) -> list[Content]:
-    """Wrap sentences; what stands in columns keeps them."""
+    """Wrap sentences; keep columns."""
     words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
-    if not words:  # the last words of a run go to a file: where the disk is full they are lost
+    if not words:  # the output of a run goes to a file, and is lost if the disk is full
         run = line.startswith("capsule run")
         why = " Its output could not be saved: is the disk full?" if run else ""
         told = drawing.paragraph(f"Exit code {said.code}, no output.{why}", width)

@@ -1,4 +1,4 @@
-"""What changed in files, drawn: the files, and how."""
+"""Draw changes: the files and their diff."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, text
 
 _MOST_LINES = 4000
 _DIFF_STYLES = {"+++": STRONG, "---": STRONG, "@@": BUSY, "diff": STRONG, "+": GOOD, "-": BAD}
-"""By how a line begins, first things first."""
+"""By the beginning of a line, in order."""
 
 
 def diff_lines(details: Details, width: int, *, most: int = 0) -> list[Content]:

@@ -1,4 +1,4 @@
-"""What needs you, drawn: a line for each question, and everything that it takes to answer one."""
+"""Draw what needs you: a line for each question, and all that is needed to answer one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = {
     "close": "C",
     "abort": "x",
 }
-"""By the verb of an answer; the same key as elsewhere, where there is one."""
+"""The keys by the verb of an answer; the same as elsewhere, if there is one."""
 _WIDEST_NAME = 24
 _LABEL = 9
 _MOST_DIFF = 400
@@ -49,7 +49,7 @@ def question_line(question: Question, width: int, names: int) -> Content:
 def question_page(
     question: Question, now: str, details: Details | None, width: int, *, answered: bool = False
 ) -> list[Content]:
-    """Draw a question whole: who asks what, how to answer, what was done, spent and checked, and the changes.
+    """Draw a full question: who asks, its answers, the work so far, the cost, the evidence, and the changes.
 
     `answered` is one whose answer is being written: the other ways to answer are left out.
     """
@@ -87,7 +87,7 @@ def _labelled(label: str, words: str, width: int) -> list[Content]:
 
 
 def _answer_lines(answers: Sequence[Answer], width: int) -> Iterator[Content]:
-    """Draw the ways to answer: key, name, and the command that it is."""
+    """Draw the answers: key, name, and command."""
     labels = max([width_of(answer.label) for answer in answers], default=0)
     for number, answer in enumerate(answers):
         key = text(f"{KEYS[answer.verb]}", f"{drawing.BUSY} bold")

@@ -1,4 +1,4 @@
-"""Lines of the merge queues: by branch who is being merged, who waits, who is tested together, and the last results."""
+"""Lines of the merge queues: by branch the one being merged, waiting ones, batches, and the last results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from capsule.tui import drawing
 from capsule.tui.drawing import BUSY, FAINT, STRONG, row, text
 
 KEY = "merge:"
-"""The prefix of the key of a line: no mission can be called so. The mission, if there is one, stands at its end."""
+"""The prefix of the key of a line: no mission can be called so. It ends with the mission, if there is one."""
 _MOST_RESULTS = 50
 _STANDING = 20
 _TIME = 11
 
 
 class MergeLine(NamedTuple):
-    """A line, and the words that a filter finds it by; none for what is always shown."""
+    """A line, and its words for a filter; none for a line that is always shown."""
 
     key: str
     draw: Callable[[int], Content]

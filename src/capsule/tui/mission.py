@@ -1,4 +1,4 @@
-"""One mission on a screen: its phases, what its agent does now, what was claimed and what was seen, what it cost.
+"""One mission on a screen: its phases, the agent's activity, claims against evidence, cost.
 
 What an agent *claimed* and the *verdict* on it never stand in the same column; *checked* is what has evidence.
 """
@@ -27,11 +27,11 @@ from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, tex
 WIDE = 116
 """From so many columns on, a frame's width less than 120, there are two side by side."""
 LOW = 30
-"""On fewer lines than these, what was checked comes before what is only worth knowing."""
+"""On fewer lines, evidence comes before other notes."""
 TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """Signs that turn while an agent works."""
 QUIET = 20
-"""Seconds without a sign of life that are worth a word."""
+"""Seconds of silence that are reported."""
 _ROOMY = 84
 """From so many columns on, attempts are drawn one by one."""
 _MOST_DOING = 4
@@ -63,8 +63,8 @@ def mission_lines(
 ) -> Iterator[Content]:
     """Draw a mission; on a wide screen its phases and its findings side by side.
 
-    `whole` is every attempt with its whole evidence, else the last verdict alone. `tail` are the last lines that its
-    agent printed. `turn` is a sign that moves while an agent works.
+    `whole` shows every attempt with all its evidence, else only the last verdict. `tail` are the last lines of its
+    agent's output. `turn` is a sign that moves while an agent works.
     """
     wide, low = width >= WIDE, height < LOW
     left = (width - _GAP) // 2 if wide else width
@@ -84,7 +84,7 @@ def mission_lines(
 
 
 def head_lines(view: MissionSummary, width: int, *, low: bool = False) -> Iterator[Content]:
-    """Draw what a mission is, and how far. `low`: on as few lines as it takes."""
+    """Draw the head of a mission. `low`: on as few lines as possible."""
     name = row(text(view.mission, STRONG), "  ", drawing.said(view.title, width))
     yield drawing.both_ends(name, row(drawing.status_of(view), f"  {drawing.elapsed(view.busy_seconds)}"), width)
     money = text(drawing.money(view.spent_with_parts, view.allowed))
@@ -221,7 +221,7 @@ def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
 def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Content]:
     """Draw claims against evidence, findings of reviews, feedback, the last test run and warnings."""
     shown = [attempt for attempt in view.attempts if attempt.ended]
-    if not whole:  # the last that is worth a look: it failed, or a claim was set beside what was seen
+    if not whole:  # the last relevant one: it failed, or has evidence
         shown = [each for each in shown if each.evidence or each.verdict not in ("PASS", "MORE", "SKIPPED")][-1:]
     lines: list[Content] = []
     if whole:
@@ -256,7 +256,7 @@ def test_lines(view: MissionSummary, width: int) -> list[Content]:
     failed = max(len(ran.failing), ran.tests - ran.passed) if ran.failing else 0
     counted = f"{ran.passed} of {count(ran.tests, 'test')} passed"
     lines.append(text(f"  {counted}{f', {failed} failed' if failed else ''}", "" if good else BAD))
-    if not good and not failed:  # what could not be loaded has no name
+    if not good and not failed:  # tests that could not be loaded have no name
         lines += drawing.passage(ran.tail, width, indent="  │ ", style=FAINT, most=_MOST_TESTS)
     for name in ran.failing[:_MOST_TESTS]:
         lines.append(row("  ", text("✗ ", BAD), drawing.said(name, width - 4, BAD)))
@@ -269,7 +269,7 @@ def test_lines(view: MissionSummary, width: int) -> list[Content]:
 
 
 def change_lines(view: MissionSummary, width: int) -> list[Content]:
-    """Draw how much of each file differs; nothing where nobody counted lines."""
+    """Draw the size of each file's change; nothing if lines were not counted."""
     files = view.diff.files
     if not files:
         return []
@@ -315,7 +315,7 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
 
 
 def _feedback(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
-    """Draw feedback for rework: the phase under way has been given it, a later one will be."""
+    """Draw feedback for rework, of the running or a later phase."""
     under_way = {line.phase: line.told for line in view.lines if line.told}
     to_come = {phase: words for phase, words in view.feedback.items() if phase not in under_way}
     for which, told in (("this", under_way), ("the next", to_come)):

@@ -1,7 +1,7 @@
-"""The dashboard's state and its layout in lines: everything but the widgets.
+"""The dashboard's state and its layout in lines, without widgets.
 
-Boards and listings come in; lists, the text beside them and the lines above and below them come out. A line is made
-when it is seen, and the outline anew only when an item or the standing of a mission has changed.
+Boards and listings go in; lists, the text beside them and the lines above and below them come out. A line is only made
+when it is visible, and the outline only when an item or the status of a mission has changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from capsule.tui.rows import Draw
 INBOX = "inbox"
 VIEWS = (INBOX, "items", "missions", "history", "merges")
 WIDE = 110
-"""From so many columns on there is a text beside every list."""
+"""From so many columns on there is a text next to every list."""
 FOUND_BY = "words in id, title, status, phase, type or tag"
 """The fields that a filter searches."""
 _LOW = 40
@@ -38,7 +38,7 @@ _OPENED = (("Esc", "back", "screen.leave"), ("→", "next page", "screen.turn(1)
 
 
 class Lines(NamedTuple):
-    """A list: its keys, how each of its lines is drawn, and what stands there where there is none."""
+    """A list: its keys, the function that draws a line, and the text for an empty list."""
 
     keys: Sequence[str]
     draw: Draw
@@ -59,13 +59,13 @@ class DashboardModel:
         self._standing: dict[str, tuple[str, str]] = {}
         self.questions: tuple[Question, ...] = ()
         self.details: dict[tuple[str, str], Details] = {}
-        """By question and when it was asked: the changes in question."""
+        """The changes, by question and its time."""
         self._lines: dict[str, tuple[tuple[int, int, bool], MissionSummary, Content]] = {}
 
     # ---- what comes in
 
     def take_board(self, got: Board | CapsuleError) -> bool:
-        """Take in a board; return whether a mission changed its status, because its item may have changed, too."""
+        """Take a new board; return whether a mission changed its status, as its item may have changed, too."""
         if isinstance(got, CapsuleError):
             self._trouble["journal"] = got
             return False
@@ -169,7 +169,7 @@ class DashboardModel:
         )
 
     def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:
-        """Draw a mission's line, again only where it has changed."""
+        """Draw a mission's line, again only after a change."""
         how = (width, names, past)
         known = self._lines.get(view.mission)
         if known and known[0] == how and known[1] == view:
@@ -220,7 +220,7 @@ class DashboardModel:
         ]
 
     def run_page(self, key: str, width: int) -> list[Content]:
-        """Draw the run as it stands now; the page stays as it is while it is read."""
+        """Draw the current state of the run; the page keeps its place."""
         run = lines.find_run(self.board, key)
         return lines.run_page(run, width) if run else [text("This run is not in the journal any more.", FAINT)]
 
@@ -241,7 +241,7 @@ class DashboardModel:
                 "reverse bold" if name == self.view else f"{UNSURE} bold" if name == INBOX and self.questions else ""
             )
             label = needs_you(self.questions) if name == INBOX else name.capitalize()
-            if name == self.view or width >= WIDE or not (fault or self.words):  # the little room there is is theirs
+            if name == self.view or width >= WIDE or not (fault or self.words):  # they get the little room there is
                 parts.append(drawing.tab(f"{number} {label}", f"app.view('{name}')", style))
         if self.words:
             parts += [text(" filter: ", FAINT), drawing.said(self.words, 30, UNSURE)]

@@ -1,7 +1,7 @@
-"""A list of any length, of which only the lines that can be seen are made, and only those drawn that look different.
+"""A list of any length: only visible lines are made, and only changed ones drawn.
 
-Both the lists with a cursor (`Rows`) and the pages that are read (`Page`) are this. Whoever shows something hands over
-keys and a function from number and width to one line; a list that has changed keeps its cursor on the same key.
+Both the lists with a cursor (`Rows`) and the pages that are read (`Page`) are this. The caller passes keys and a
+function from number and width to one line; a list that has changed keeps its cursor on the same key.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rows(ScrollView, can_focus=True):
         pass
 
     class Sized(Message):
-        """There is another width to draw for."""
+        """The width has changed."""
 
     def __init__(self, *, id: str | None = None, empty: str = "") -> None:
         super().__init__(id=id)
@@ -68,7 +68,7 @@ class Rows(ScrollView, can_focus=True):
 
     @property
     def room(self) -> int:
-        """Return how many columns of a line can be seen: one is the scrollbar's, whether it is there or not."""
+        """Return the visible columns of a line; one is reserved for the scrollbar."""
         return self.scrollable_content_region.width
 
     def show(self, keys: Sequence[str], draw: Draw, empty: str = "") -> None:
@@ -168,7 +168,7 @@ class Rows(ScrollView, can_focus=True):
 
 
 class Page(Rows, inherit_bindings=False):
-    """Lines to be read: the keys scroll."""
+    """A page of lines that the keys scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*_MOVING]
     _has_cursor = False

@@ -1,7 +1,7 @@
-"""`capsule run` on a terminal: the run under way, as long as it is under way.
+"""`capsule run` on a terminal: a view of the run under way.
 
-The run is another process. A thread looks at it a few times a second and posts what it saw; only the screen's own
-thread draws. So nothing that is slow there is felt here, and leaving is ending this process and nothing else.
+The run is another process. A thread polls it a few times a second and posts the results; only the screen's own thread
+draws. So slow work there does not block the screen, and leaving only ends this process.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MOST_PROGRESS = 4
 _FEWEST_JOBS = 4
 _WIDEST_NAME = 20
 _LIST = 34
-"""Columns of the list of items, where there is one."""
+"""The width of the list of items."""
 _LIST_EVERY = 10.0
 _PATIENCE = 20
-"""A tracker is asked for no more than this part of the time, however long it takes to answer."""
+"""A tracker is queried for at most this part of the time."""
 _ENDED = (MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED, MissionStatus.DONE)
-"""What the list of items says of missions that do not run, in this order."""
+"""The statuses of ended missions in the list of items, in this order."""
 NO_DIFF = Diff()
 _TURN = 0.25
 _HELP = """\
@@ -82,13 +82,13 @@ class RunControls:
     look: Callable[[], Board]
     over: Callable[[], bool]
     stop: Callable[[], str]
-    """Asks it to stop; '' or why that cannot be done from here."""
+    """Asks it to stop; returns '' or why that is impossible from here."""
     tail: Callable[[str], Sequence[str]]
     """The last lines that the agent of a mission printed."""
     to_come: Callable[[str], Sequence[QueuePosition]] = lambda _run: ()
-    """The items that a run will come to, in the order in which it takes them."""
+    """The items that a run will take up, in order."""
     diff: Callable[[MissionSummary], Diff] = lambda _view: NO_DIFF
-    """How much a mission has changed so far."""
+    """The size of a mission's changes so far."""
 
 
 def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
@@ -128,13 +128,13 @@ def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """One look; without a board where it could not be read any more after the run ended."""
+    """One poll; without a board if it could not be read after the run ended."""
 
     board: Board | None
     tail: Sequence[str] = ()
     over: bool = False
     diff: Diff = NO_DIFF
-    """Of the mission that is shown."""
+    """Of the selected mission."""
 
     def compared_by(self) -> object:
         seen = self.board and (self.board.missions, self.board.runs, self.board.merges)
@@ -142,7 +142,7 @@ class _Snapshot:
 
 
 class LiveView(CapsuleApp[bool]):
-    """The screen of a run. `open` returns whether the run is over: it may be left before that."""
+    """The screen of a run. `open` returns whether the run is over."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "stop"),
@@ -161,7 +161,7 @@ class LiveView(CapsuleApp[bool]):
     def __init__(
         self, scope: Scope, reins: RunControls, *, ours: bool = True, rings: bool = False, pulse: float = PULSE
     ) -> None:
-        """`ours` is a run that was started for this view; any other is somebody else's, and called so.
+        """`ours` is a run that was started for this view; for any other, the stop key names its pid.
 
         `rings` the bell when a mission comes to its end or its halt.
         """
@@ -170,13 +170,13 @@ class LiveView(CapsuleApp[bool]):
         self._scope, self._reins, self._ours = scope, reins, ours
         self._board = Board()
         self._chosen = ""
-        """The mission that somebody asked for; '' follows whichever runs."""
+        """The selected mission; '' follows the running one."""
         self._stops, self._unseen = 0, False
         self._drawn, self._tail_of = "", ""
         self._tail: Sequence[str] = ()
         self._whole = False
         self._counted: tuple[object, Diff] = None, NO_DIFF
-        """What was counted last, and from what."""
+        """The last count, and its input."""
         self._diff = NO_DIFF
         self._to_come: Sequence[QueuePosition] = ()
         self._listed_at, self._took, self._listed_for = 0.0, 0.0, ("", 0)
@@ -186,7 +186,7 @@ class LiveView(CapsuleApp[bool]):
         self.pane = Page(id="pane")
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
         self._missions, self._keys = Static(id="missions"), Static(id="keys", classes="bar")
-        self._missions.auto_links = self._keys.auto_links = False  # what can be clicked keeps its colours
+        self._missions.auto_links = self._keys.auto_links = False  # links keep their colours
         self._help = Static(_HELP, markup=False, id="help")
         self._list = Page(id="list")
         self._list.can_focus = False
@@ -205,21 +205,21 @@ class LiveView(CapsuleApp[bool]):
         if not self.is_headless:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGINT, self.action_stop)
-            for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or is to be: the run goes on
+            for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone or closing: the run continues
                 loop.add_signal_handler(number, self.action_leave)
         self._looking.start()
         if self.animation_level != "none":
             self.set_interval(_TURN, self._move)
 
     def _move(self) -> None:
-        """Show that somebody is at work, although nothing has happened."""
+        """Move the sign of activity."""
         view = self._board.mission(self.shown)
         if view is not None and view.status is MissionStatus.RUNNING:
             self._turn += 1
             self._show_mission()
 
     def _look(self) -> _Snapshot:
-        """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
+        """Take a snapshot. Check first whether the run is over, so that it holds everything up to the end."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
             board = self._reins.look()
@@ -232,7 +232,7 @@ class LiveView(CapsuleApp[bool]):
             raise
 
     def _count(self, view: MissionSummary) -> Diff:
-        """Count lines anew only when there is something else to compare."""
+        """Count lines again only if the compared commits differ."""
         asked = view.mission, view.to_compare()
         if asked != self._counted[0]:
             self._counted = asked, self._reins.diff(view)
@@ -278,7 +278,7 @@ class LiveView(CapsuleApp[bool]):
             self.action_choose(names[(at + way) % len(names)])
 
     def action_choose(self, mission: str) -> None:
-        """Show this mission; '' follows whichever runs."""
+        """Show this mission; '' follows the running one."""
         self._chosen = mission
         self._show()
 
@@ -302,7 +302,7 @@ class LiveView(CapsuleApp[bool]):
 
     def _show(self) -> None:
         run = run_of(self._board, self._scope)
-        if run is not None:  # it is still this one when nobody holds it any more
+        if run is not None:  # it is still this one after its lock is released
             self._scope = replace(self._scope, run=run.stream)
         missions = missions_of(self._board, self._scope)
         told = run is not None and (len(missions) != 1 or bool(run.progress))
@@ -320,7 +320,7 @@ class LiveView(CapsuleApp[bool]):
         self._show_mission()
 
     def _ask_what_is_to_come(self, run: RunSummary | None) -> None:
-        """Ask when a mission has begun or ended, else now and then, and only where there is room for the answer."""
+        """Ask when a mission has begun or ended, else now and then, and only if there is room for the answer."""
         if run is None or self.size.width < WIDE:
             return
         busy, since = (run.stream, len(run.missions)), time.monotonic() - self._listed_at
@@ -344,7 +344,7 @@ class LiveView(CapsuleApp[bool]):
         self._list.read(lines)
 
     def _show_missions(self, missions: Sequence[MissionSummary]) -> None:
-        """Show as many missions as there is room for, the selected one among them."""
+        """Show as many missions as fit, including the selected one."""
         self._missions.display = len(missions) > 1
         names = [view.mission for view in missions]
         room = max(1, self.size.width // (max(map(len, names), default=0) + 5))
@@ -399,14 +399,14 @@ def run_lines(run: RunSummary, width: int) -> list[Content]:
 
 
 def side_by_side(board: Board, missions: Sequence[MissionSummary], run: RunSummary, width: int) -> list[Content]:
-    """Draw how far several missions at a time are: `███░░ 12/40 · 6 running · 2 in the merge queue · $4.10 of $10`."""
+    """Draw the progress of several missions: `███░░ 12/40 · 6 running · 2 in the merge queue · $4.10 of $10`."""
     progress = progress_of(run, missions, board.missions, board.queued)
     first = row(text(bar(progress.done, progress.of), BUSY), " ") if progress.of else ""
     return drawing.paragraph(" · ".join(progress_words(progress)), width, first=first)
 
 
 def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list[Content]:
-    """Draw a line for each mission that runs: phase, attempt, time at work, cost, what it does; the rest is counted."""
+    """Draw a line for each running mission: phase, attempt, active time, cost, activity; count the rest."""
     running = [view for view in missions if view.running]
     names = min(_WIDEST_NAME, max([len(view.mission) for view in running], default=0))
     lines = []
@@ -425,7 +425,7 @@ def job_lines(missions: Sequence[MissionSummary], width: int, most: int) -> list
 
 
 def list_lines(missions: Sequence[MissionSummary], to_come: Sequence[QueuePosition], width: int) -> list[Content]:
-    """Draw what is to come, and below it what is not under way any more: what needs somebody first."""
+    """Draw the items to come, and below them the ended missions, those that need a person first."""
     own = [view for view in missions if not view.parent and not view.running]
     named = [*(place.item.id for place in to_come), *(view.mission for view in own)]
     names = min(width // 2, max(map(width_of, named), default=0))

@@ -161,7 +161,7 @@ class Reading(Screen[None]):
 
 
 class Help(Reading):
-    """Also above another page, which is there again afterwards."""
+    """The help, above any other page, which is shown again afterwards."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave")]
 
@@ -170,7 +170,7 @@ class Help(Reading):
 
 
 class MissionScreen(Reading):
-    """Drawn anew with every board; what lies on disk is read when one of its pages is looked at."""
+    """Drawn again with every board; its files are read when one of their pages is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,l,tab", "turn(1)", priority=True),
@@ -180,7 +180,7 @@ class MissionScreen(Reading):
     ]
 
     def __init__(self, mission: str, want: Callable[[str], None]) -> None:
-        """`want` asks for what is on disk of a mission; it comes back through `found`."""
+        """`want` requests a mission's files; they come back through `found`."""
         super().__init__(mission, self._page)
         self.mission, self._want = mission, want
         self.page, self.whole = "now", False
@@ -188,7 +188,7 @@ class MissionScreen(Reading):
         self._details: Details | None = None
         self._as_of = ""
         self._laid_out: tuple[object, Sequence[Content]] = None, ()
-        """The last page from disk, and what it was laid out from: long, and laid out once."""
+        """The last page from disk, and its input: long, and laid out once."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="pages", markup=False, classes="bar")
@@ -208,7 +208,7 @@ class MissionScreen(Reading):
         self.fill()
 
     def _want_if_changed(self) -> None:
-        """Read again when something has happened, or may have: an agent prints between two events."""
+        """Read again after an event, or if an agent may have printed."""
         view = self._view
         as_of = (view.last if view.pid is None else str(int(view.busy_seconds) // 2)) if view else ""
         if self.page in ON_DISK and as_of != self._as_of:

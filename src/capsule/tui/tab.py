@@ -1,7 +1,7 @@
-"""The dashboard in one tab of a browser: a process whose keys come from a pipe and whose screen goes to one.
+"""The dashboard in one tab of a browser: a process that reads keys from a pipe and writes its screen to one.
 
-The tab's end is the pipe's end, however it came about: the tab was closed, the server was stopped, or killed with -9.
-Textual would go on drawing for nobody.
+The process ends with the pipe: the tab was closed, the server was stopped, or killed with -9. Textual alone would keep
+drawing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def in_a_browser() -> bool:
 
 
 def begin() -> None:
-    """Begin, before anything else, a process whose standard input and output are those of a tab."""
+    """Prepare this process, before anything else, to read from and write to a tab."""
     _IN_A_BROWSER.set()
     threading.Thread(target=_exit_with_browser_tab, name="tab", daemon=True).start()
     _remove_textual_variables()
@@ -28,9 +28,9 @@ def begin() -> None:
 
 def _exit_with_browser_tab() -> None:
     pipe = select.poll()
-    pipe.register(_KEYS, 0)  # that the other end is gone is told unasked; what is to be read is for somebody else
+    pipe.register(_KEYS, 0)  # only watch for the end of the pipe; Textual reads it
     pipe.poll()
-    os._exit(0)  # there is nothing to put away: what was started goes on by itself
+    os._exit(0)  # nothing to clean up: started runs continue
 
 
 def _remove_textual_variables() -> None:

@@ -1,4 +1,4 @@
-"""The two themes, dark and light: Textual's own, with colours that can be read on every ground that we use."""
+"""The two themes, dark and light: Textual's own, with readable colours on all our backgrounds."""
 
 from __future__ import annotations
 

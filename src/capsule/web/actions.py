@@ -1,4 +1,4 @@
-"""What the page is handed: everything it can see and do, as functions."""
+"""The functions that the page gets for everything it can see and do."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from capsule.web.forms import Form
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one agent printed, or the end of it."""
+    """The output of one agent, or its end."""
 
     title: str
     text: str
     cut: bool = False
-    """There is more before it."""
+    """Earlier output was cut."""
 
 
 class WebActions(msgspec.Struct, frozen=True, kw_only=True):
     dashboard: DashboardActions
-    """What the page shares with the dashboard on a terminal."""
+    """The functions that the page shares with the dashboard on a terminal."""
     printed: Callable[[str], tuple[Printed, ...]]
     """The output of a mission's agents, the last one last."""
     forms: Mapping[str, Form]

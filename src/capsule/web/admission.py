@@ -1,10 +1,10 @@
 """Decide who may use a page that is served to browsers, from the request alone.
 
-Whoever works on this machine can reach a port on loopback: every agent, and every page that is open in a browser. None
-of them may see the page, let alone press its buttons. So
+Every program on this machine can reach a port on loopback: every agent, and every page that is open in a browser. None
+of them may see the page or press its buttons. So
 
-- an address that is printed holds a **token**. Whoever brings it first is given a **session**: a **cookie**, and the
-  way to the **room**, a path that is hard to guess. A token opens once; read off later, it opens nothing. A request for
+- an address that is printed holds a **token**. The first request with it gets a **session**: a **cookie**, and the
+  path of the **room**, which is hard to guess. A token works once; copied later, it is useless. A request for
   anything in the room needs the path and a cookie, and there is nothing outside of it.
 - A browser sends the cookies of a host to all of its ports, so also to a server that an agent has started there. It
   sends them only below their path: therefore the room.
@@ -23,7 +23,7 @@ from ipaddress import ip_address
 from capsule.web.seals import Seals
 
 MOST_SESSIONS = 16
-"""Browsers that one server lets in, one after the other."""
+"""The most browsers that one server lets in."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Session:
 
 @dataclass
 class Keys:
-    """Made anew for each server. A cookie is no copy of a token: whoever has one has not the other."""
+    """The keys of one server, made when it starts. A cookie is independent of the token."""
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     room: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
@@ -52,7 +52,7 @@ class Keys:
         return self._sessions[-1]
 
     def renew(self) -> str:
-        """Make a token for one more browser; '' where too many were let in."""
+        """Make a token for one more browser; '' if too many were let in."""
         if len(self._sessions) >= MOST_SESSIONS:
             return ""
         self.token = secrets.token_urlsafe(32)
@@ -64,21 +64,21 @@ class Keys:
 
 @dataclass(frozen=True)
 class Served:
-    """Under which names we may be asked for, in lower case; a wildcard address has any number of them."""
+    """The names under which we are served, in lower case; a wildcard address has any number of them."""
 
     names: frozenset[str]
     port: int
     any_address: bool = False
 
     def includes(self, host: str) -> bool:
-        """Tell whether a `Host` header names us. A name that resolves to us is not ours: an address is no name."""
+        """Tell whether a `Host` header names us. A foreign name that resolves to us is not ours."""
         name, port = _name_and_port(host)
         return port == str(self.port) and (name in self.names or (self.any_address and is_address(name)))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, as far as it matters here. Missing headers are empty."""
+    """The relevant parts of a request. Missing headers are empty."""
 
     method: str
     path: str
@@ -88,7 +88,7 @@ class Asked:
     cookie: str | None = None
     opens_a_socket: bool = False
     built_in: bool = False
-    """The browser says that a page of somebody else's builds it into itself, and that no person goes there."""
+    """The browser reports that another site's page embeds it, without navigation by a person."""
 
 
 class Answer(Enum):
@@ -145,5 +145,5 @@ def _name_and_port(host: str) -> tuple[str, str]:
 
 
 def _same(given: str | None, key: str) -> bool:
-    """Compare in the same time for a good guess as for a bad one."""
+    """Compare in constant time."""
     return given is not None and secrets.compare_digest(given.encode(errors="replace"), key.encode())

@@ -1,8 +1,7 @@
 """A form for each command: its fields are the command's arguments, and what is sent becomes its words.
 
-Nothing is known here of what commands there are: whoever serves the page hands the forms over, made of what the
-command line itself takes. The words after `capsule` are made in one place, for the line that is shown and for the one
-that is run.
+This module knows no commands: the server gets the forms passed in, made from the parsers of the command line. The words
+after `capsule` are made in one place, for the line that is shown and for the one that is run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TOO_LONG = f"longer than {LONGEST_TEXT:,} characters. Put the rest into a file o
 class Kind(StrEnum):
     LINE = "line"
     TEXT = "text"
-    """Many lines."""
+    """A field of many lines."""
     CHOICE = "choice"
     FLAG = "flag"
     MANY = "many"
@@ -57,11 +56,11 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """Its help."""
     fields: tuple[Field, ...] = ()
     rare: tuple[Field, ...] = ()
-    """The fields that are seldom needed."""
+    """The rarely needed fields."""
     starts: bool = False
-    """It starts a process that goes on by itself."""
+    """It starts a process in the background."""
     changes: bool = True
-    """False where it only shows something."""
+    """False if it only shows something."""
 
     @property
     def every_field(self) -> tuple[Field, ...]:
@@ -69,11 +68,11 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faulty(Exception):
-    """What was sent makes no command; the message is for a person."""
+    """The sent fields make no command; the message is for a person."""
 
 
 Values = Mapping[str, Sequence[str]]
-"""What was sent, by the name of the field."""
+"""The sent values, by the name of the field."""
 
 
 def words_of(form: Form, values: Values) -> list[str]:
@@ -115,5 +114,5 @@ def _values(field: Field, values: Values) -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """Return a text as a browser means it: its line ends are ours, and it steers no terminal."""
+    """Return a browser's text with our line ends and without terminal controls."""
     return without_controls(text.replace("\r\n", "\n").encode(errors="replace").decode()).strip()

@@ -1,4 +1,4 @@
-"""Commands that were started from the page, and what came of them."""
+"""Commands that were started from the page, with their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capsule.web.forms import command_line
 from capsule.web.threads import Crew
 
 MOST_JOBS = 100
-"""So many are remembered, the last ones."""
+"""The number of last commands that are kept."""
 MOST_AT_A_TIME = 16
 LONGEST_OUTPUT = 60_000
 
@@ -42,7 +42,7 @@ class Job(msgspec.Struct, kw_only=True):
 
 class Jobs:
     def __init__(self, actions: DashboardActions, ended: Callable[[], None]) -> None:
-        """`ended` is called when one has, because items may be different now."""
+        """`ended` is called when one has ended, because items may have changed."""
         self._actions, self._ended = actions, ended
         self._crew = Crew("command", MOST_AT_A_TIME)
         self._known: OrderedDict[str, Job] = OrderedDict()
@@ -87,7 +87,7 @@ class Jobs:
         job.pid, loop = started.pid, asyncio.get_running_loop()
 
         def wait() -> None:
-            """It may take days: each has a thread of its own, which ends with the server."""
+            """Wait in a thread of its own, perhaps for days; the thread ends with the server."""
             job.result = started.wait()
             loop.call_soon_threadsafe(self._ended)
 

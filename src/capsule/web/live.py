@@ -1,7 +1,7 @@
-"""Send to every page that is open what has changed on it.
+"""Send changes to every open page.
 
-A page is rendered anew only where it differs, once for all who look at it. A browser that does not take what it is sent
-is let go, and asks again when it wants to.
+Only changed parts of a page are rendered, once for all its viewers. A browser that does not read is dropped, and
+connects again later.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from capsule.web.rendering import Renderer, sealed
 from capsule.web.views import Views, board_news
 
 MOST_STREAMS = 64
-"""Pages that are sent news at the same time."""
+"""The most pages that get changes at the same time."""
 HEARTBEAT = 15.0
 PATIENCE = 20.0
-"""Seconds in which a browser has to take what it is sent."""
+"""Seconds for a browser to read what it is sent."""
 NEWS_EVERY = 4.0
-"""Seconds between two things that are said to somebody who listens."""
+"""Seconds between two messages to a page."""
 
 
 class Stream:
-    """One page that is open somewhere."""
+    """One open page."""
 
     def __init__(
         self, page: str, seen: Mapping[str, str], request: web.Request, session: Session, out: web.StreamResponse
     ) -> None:
-        """`page` is its path with its query, `seen` the digests of the parts that stand on it."""
+        """`page` is its path with its query, `seen` the digests of its parts."""
         self.page, self.session, self._request = page, session, request
         self._seen, self._out = dict(seen), out
         self._sent_at = time.monotonic()
@@ -49,7 +49,7 @@ class Stream:
         return self._request.transport is None or self._request.transport.is_closing()
 
     def tell(self, page: Page, parts: Mapping[str, tuple[str, str]], news: str) -> None:
-        """Send what this one does not have; an open stream says something now and then. Nobody waits for a slow one."""
+        """Send the missing parts, and a sign of life now and then. A slow one blocks no other."""
         if self._sending and not self._sending.done():
             return
         events = []
@@ -129,7 +129,7 @@ class Live:
                 stream.tell(page, parts, news)
 
     def _news_of(self, board: Board) -> str:
-        """Return what is to be said now: not more often than somebody can listen to."""
+        """Return the messages for now, not too many at once."""
         if self._board is not None and board is not self._board:
             self._news += board_news(self._board, board)
         self._board = board

@@ -1,4 +1,4 @@
-"""A page as data: its parts, each a template with its values and a key that changes where the part does."""
+"""A page as data: its parts, each a template with its values and a key that changes with the part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAV = (
     ("merges", "Merge queue"),
     ("commands", "Commands"),
 )
-"""Where one can go from everywhere, by path."""
+"""The navigation of every page, by path."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,16 +25,16 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     values: dict[str, Any] = {}
     key: object = None
-    """What the values are made of; a part whose key is as it was looks as it did."""
+    """The input of the values; a part with the same key looks the same."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     nav: str
-    """The path of the entry that it belongs to."""
+    """The path of its navigation entry."""
     parts: tuple[Part, ...] = ()
     waiting: int = 0
-    """How many questions wait for a person, wherever one is."""
+    """The number of questions, shown on every page."""
     status: int = 200
     is_live: bool = True
 

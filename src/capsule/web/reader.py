@@ -1,4 +1,4 @@
-"""The one who reads for all pages: what stands in the journal and the tracker now, looked up once for everybody."""
+"""The shared reader of all pages: reads journal and tracker once for all viewers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from capsule.core.outline import OutlineEntry, outline
 from capsule.web.threads import Crew
 
 PULSE = 0.5
-"""Seconds between two looks at the journal while somebody watches."""
+"""Seconds between two reads of the journal while a page is open."""
 _LISTED_EVERY = 5.0
-"""Seconds between two looks at the tracker, where no mission has changed its status."""
+"""Seconds between two reads of the tracker, if no mission has changed its status."""
 _SHARE = 10
-"""A tracker that takes long is asked as seldom as makes it a tenth of the time."""
+"""A slow tracker is read so rarely that it takes a tenth of the time."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -31,10 +31,10 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The project at one moment. Pages are made of it and of nothing else that changes."""
+    """The project at one moment: the only changing input of pages."""
 
     number: int = 0
-    """Higher where something that people see is different."""
+    """Increases with every visible change."""
     board: Board = Board()
     listing: Listing = Listing()
     questions: tuple[Question, ...] = ()
@@ -61,7 +61,7 @@ class Reader:
         self._seen: tuple[object, ...] = ()
 
     def forget_items(self) -> None:
-        """Look at the tracker anew: a command has ended."""
+        """Read the tracker again, after a command."""
         self._is_old = True
 
     @property
@@ -70,7 +70,7 @@ class Reader:
         return self._now
 
     async def snapshot(self, oldest: float = PULSE) -> Snapshot:
-        """Return what stands now, or stood up to so many seconds ago."""
+        """Return the current state, at most so many seconds old."""
         if self._looking is None:
             if not self._is_old and time.monotonic() - self._looked_at < oldest:
                 return self._now
@@ -121,7 +121,7 @@ class Reader:
 
 
 def _key(board: Board) -> tuple[object, ...]:
-    """Return what changes when a page has to: not the time of day, which pages count by themselves."""
+    """Return a key that changes when a page must change: without the time, which pages count themselves."""
     return (
         tuple(mission_key(view) for view in board.missions),
         tuple((run.stream, run.last, run.pid, run.ended is None) for run in board.runs),
@@ -130,6 +130,6 @@ def _key(board: Board) -> tuple[object, ...]:
 
 
 def mission_key(view: MissionSummary) -> tuple[object, ...]:
-    """Return what differs from one look to the next where a mission has changed, and not where only time has passed."""
+    """Return a key that changes with a mission, but not with time alone."""
     parts = tuple(mission_key(part) for part in view.parts)
     return (view.mission, view.starts, view.events, view.status, view.sentence, view.pid, view.doing, view.last, parts)

@@ -1,4 +1,4 @@
-"""Make HTML of pages: each part by its template, the same for everybody until it is sealed for one session."""
+"""Make HTML of pages: each part by its template, the same for all until it is sealed for one session."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from capsule.web.pages import Page, Part, digest
 
 _SEAL = f"seal-{secrets.token_hex(16)}"
 _FORM_ID = f"form-{secrets.token_hex(16)}"
-"""They stand in a page for what only one session may know. Nobody outside can write them into an item."""
+"""Placeholders for values of one session. They cannot be written into an item from outside."""
 _MOST_KEPT = 200
 
 
 class Renderer:
-    """Draw parts, and keep what was drawn for as long as its key is the same."""
+    """Draw parts, and keep the result while its key is the same."""
 
     def __init__(self, room: str, project: str) -> None:
         self._always = {"root": f"/{room}/", "project": project, "seal": _SEAL, "form_id": _FORM_ID}
@@ -52,6 +52,6 @@ class Renderer:
 
 
 def sealed(html: str, session: Session) -> str:
-    """Put in what only this session may know: its seal, and an id for each form."""
+    """Insert this session's own values: its seal, and an id for each form."""
     first, *rest = html.replace(_SEAL, session.seals.seal).split(_FORM_ID)
     return "".join([first, *(f"{session.seals.form_id()}{piece}" for piece in rest)])

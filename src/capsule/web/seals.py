@@ -1,7 +1,7 @@
-"""What makes a form one that we handed out: the seal of its session, and an id that counts once.
+"""Proof that a form is ours: the seal of its session, and an id that counts once.
 
-An id is a random word with its signature, so nothing is kept of forms that are only looked at. Of those that were sent
-it is remembered what became of them: sent again, a form leads there and does nothing.
+An id is a random word with its signature, so forms that are only viewed need no memory. For sent ones the result is
+kept: sent again, a form leads there and does nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 MOST_REMEMBERED = 10_000
-"""Forms that a session may send. Each started a command; nobody gets there by hand."""
+"""The most forms that a session may send; out of reach by hand."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Seals:
         return len(self._sent) >= MOST_REMEMBERED
 
     def sent(self, form_id: str) -> str | None:
-        """Return where the form led when it was sent before; None where it was not."""
+        """Return where the form led when it was sent before; None if it was not."""
         return self._sent.get(form_id)
 
     def remember(self, form_id: str, led_to: str) -> None:

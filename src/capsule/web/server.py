@@ -1,4 +1,4 @@
-"""Answer requests: who is let in, which page it is, what a form asks for."""
+"""Answer requests: admission, pages, forms."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from capsule.web.terminal import GRACE, Terminal
 from capsule.web.views import Views, missing
 
 PATIENCE = 20.0
-"""Seconds in which a visitor has to send a whole request, or the next one on the same connection."""
+"""Seconds for a client to send a whole request, or the next one on the same connection."""
 MOST_CONNECTIONS = 512
 LARGEST_BODY = 4 * LONGEST_TEXT
-"""What is sent is written with three characters for each that is not plain."""
-_ANEW = "Start `capsule dashboard --web` anew."
-_NOT_OURS = "This form is none of this session. Go back, load the page anew, and try again."
+"""A form encodes each special character as three."""
+_ANEW = "Start `capsule dashboard --web` again."
+_NOT_OURS = "This form is not of this session. Go back, reload the page, and try again."
 _STATUS = {Answer.ONLY_LOOKING: 405}
 _FILES = {
     "report.css": "text/css",
@@ -65,7 +65,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Server:
-    """`command` is started for each terminal; `say` is told what a person should know."""
+    """`command` is started for each terminal; `say` prints messages for a person."""
 
     keys: Keys
     served: Served
@@ -127,7 +127,7 @@ class Server:
     async def _close(self, _app: web.Application) -> None:
         self._live.close()
 
-    # ---- who is let in
+    # ---- admission
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -158,14 +158,14 @@ class Server:
             return self._html(request, missing(f"That is more than {LONGEST_TEXT:,} characters.", 413))
 
     def _welcome(self) -> web.Response:
-        """Give the cookie, named after the room: nobody on another port of this host can put another in its place."""
+        """Set the cookie, named after the room: a server on another port of this host cannot replace it."""
         room, session = self.keys.room, self.keys.enter()
         response = web.Response(text=render("web/welcome.html", {"room": room}), content_type="text/html")
         response.set_cookie(room, session.cookie, path=f"/{room}/", httponly=True, samesite="Strict")
         return response
 
     async def _another_browser(self, request: web.Request) -> web.Response:
-        """Make an address that opens once more, for a browser that has no cookie."""
+        """Make an address that opens once, for another browser."""
         if isinstance(sent := await self._sent(request), web.Response):
             return sent
         token = self.keys.renew()
@@ -185,7 +185,7 @@ class Server:
         return web.Response(text=html, content_type="text/html", status=page.status)
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
-        """Send what changes on the page that is named, for as long as somebody listens."""
+        """Send the changes of a page while its stream is open."""
         if self._live.full:
             return web.Response(status=503, text="Too many pages are open.\n", headers={"Retry-After": "20"})
         page, seen = request.query.get("page", ""), request.query.get("seen", "")
@@ -198,7 +198,7 @@ class Server:
     # ---- forms
 
     async def _sent(self, request: web.Request) -> Mapping[str, list[str]] | web.Response:
-        """Return what a form of ours says, or what to answer where it is none, or was sent before."""
+        """Return the values of our form, or the response if it is invalid or was sent before."""
         try:
             data = await asyncio.wait_for(request.post(), PATIENCE)
         except TimeoutError:
@@ -255,7 +255,7 @@ class Server:
         return self._begin(request, words, starts=bool(form and form.starts))
 
     def _begin(self, request: web.Request, words: Sequence[str], *, starts: bool) -> web.Response:
-        """Run the command that was shown, and lead to what comes of it; from now on the form leads there, too."""
+        """Run the shown command, and redirect to its result; from now on the form leads there, too."""
         if self._jobs.busy:
             return self._html(request, missing("Too many commands are under way. Wait for one to end.", 503))
         job = self._jobs.begin(words, starts=starts)
@@ -286,7 +286,7 @@ _FORM = web.RequestKey("form", str)
 
 
 class _Door:
-    """Let in so many connections at a time; one more is closed before it has said anything."""
+    """Accept so many connections at a time; close others at once."""
 
     def __init__(self, server: web.Server) -> None:
         self._server = server
@@ -327,8 +327,7 @@ async def _harden(request: web.Request, response: web.StreamResponse) -> None:
 def _say_faults_in_one_line(say: Callable[[str], None]) -> None:
     """Report faults by their kind alone: a log line may hold the address, and with it the token.
 
-    That somebody sends what is no request is no fault of anybody here, and could be done a thousand times a second; so
-    each kind is told once.
+    Invalid requests are not our fault, and may come a thousand times a second; so each kind is reported once.
     """
     told: set[str] = set()
 

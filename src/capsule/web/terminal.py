@@ -1,8 +1,8 @@
 """The dashboard of the terminal in a browser: textual-serve's page and its way to talk to an app.
 
-textual-serve lets everybody in, shows what lies in its folders, loads a font from elsewhere and waits for an app as
-long as that takes. Of it we use what is in the browser, and the conversation with an app; who comes here was let in.
-Each tab is a process (see `capsule.tui.tab`), so that one that hangs is one tab's affair.
+textual-serve accepts every client, serves its folders, loads a font from elsewhere and waits for an app without a
+limit. We only use its files for the browser, and its protocol with an app; clients were admitted before. Each tab is a
+process (see `capsule.tui.tab`), so that one that hangs affects only its own tab.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGEST_PACKET = 1 << 24
 _LARGEST_MESSAGE = 1 << 20
 _LAST_WORDS = 4096
 _CAUSE_AND_HINT = 2
-# One of the two has left, or talks nonsense: either way the conversation is over.
+# One side has left, or breaks the protocol: either way the connection is over.
 _OVER = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError, KeyError)
 _FONT_SIZE = "15"
 _UNPRINTABLE = re.compile(r"[^\S\n]|[^\x20-\U0010ffff\n]|[\x7f-\x9f]")
@@ -77,7 +77,7 @@ class Terminal:
 
 
 async def _listen(browser: web.WebSocketResponse, dashboard: AppService) -> None:
-    """Pass on what a browser sends, which a page may have made up; ignore what is not understood."""
+    """Pass on a browser's messages, which a page may have forged; ignore unknown ones."""
     async for message in browser:
         match _envelope(message.data) if message.type is WSMsgType.TEXT else None:
             case ["stdin", str(typed)]:
@@ -111,7 +111,7 @@ def _within(asked: object, least: int, usual: int, most: int) -> int:
 
 
 class _Dashboard(AppService):
-    """A process that draws for one tab. It ends when its standard input does; where it does not, it is ended."""
+    """A process that draws for one tab. It ends with its standard input, or is ended."""
 
     def __init__(self, command: Sequence[str], browser: web.WebSocketResponse, say: Callable[[str], None]) -> None:
         super().__init__(
@@ -145,7 +145,7 @@ class _Dashboard(AppService):
         }
 
     async def run(self) -> None:
-        """Pass on what is drawn until one of the two is gone; then end the other."""
+        """Pass on the output until one side is gone; then end the other."""
         process = self._process
         assert process and process.stdout and process.stderr
         words = asyncio.create_task(_last_words(process.stderr))
@@ -174,7 +174,7 @@ class _Dashboard(AppService):
                 await self.on_meta(payload)
 
     async def on_meta(self, data: bytes) -> None:
-        """Open addresses, and hand out no file: a page made of what an agent wrote would be one of ours."""
+        """Open addresses, but serve no file: a page by an agent would have our origin."""
         match json.loads(data):
             case {"type": "open_url", "url": str(url)} if url.startswith(("http://", "https://")):
                 await super().on_meta(data)

@@ -1,4 +1,4 @@
-"""Threads for what may take long: a journal, git, a tracker, a command. None of them keeps the server from ending."""
+"""Threads for slow work: a journal, git, a tracker, a command. None of them blocks the end of the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Got = TypeVar("Got")
 
 
 class Crew:
-    """So many threads that do what they are asked, one thing after the other. One that looks at a journal owns it."""
+    """A pool of threads, each with one task at a time. The thread that opens a journal owns it."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
         self._asked: queue.SimpleQueue[tuple[Callable[[], object], asyncio.AbstractEventLoop, asyncio.Future[object]]]
@@ -31,7 +31,7 @@ class Crew:
             act, loop, future = self._asked.get()
             try:
                 done, fault = act(), None
-            except Exception as wrong:  # noqa: BLE001 - whoever asked is told
+            except Exception as wrong:  # noqa: BLE001 - passed on to the caller
                 done, fault = None, wrong
             try:
                 loop.call_soon_threadsafe(_tell, future, done, fault)

@@ -1,4 +1,4 @@
-"""What stands on each page: from its path and the project as it is now, to parts with their values."""
+"""The content of each page: from its path and the current project to parts with their values."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from capsule.web.reader import Reader, Snapshot, mission_key
 from capsule.web.threads import Crew
 
 MOST_QUESTIONS = 20
-"""Told in full on one page; the others are links."""
+"""Shown in full on one page; the others are links."""
 MOST_WORDS = 60_000
-"""Characters of all questions on one page together."""
+"""The most characters of all questions on one page."""
 MOST_CARDS = 60
-"""In one column of the board."""
+"""The most cards in one column of the board."""
 MOST_ROWS = 150
 MOST_RUNS = 40
 MOST_LINES = 900
-"""Of a diff on one page, unless one file has more."""
+"""The most lines of a diff on one page, unless one file has more."""
 COLUMNS = (
     MissionStatus.NEEDS_YOU,
     MissionStatus.FAILED,
@@ -47,7 +47,7 @@ COLUMNS = (
     MissionStatus.DONE,
 )
 _ALWAYS = (MissionStatus.NEEDS_YOU, MissionStatus.RUNNING, MissionStatus.READY, MissionStatus.DONE)
-"""The columns that stand there when they are empty, too."""
+"""Columns that are shown even if empty."""
 _KEYS = Page(title="Keyboard", nav="keys", parts=(Part(id="keys", template="web/keys.html", key=""),), is_live=False)
 _OVER_A_RUN = "The journal has no such run any more."
 
@@ -67,7 +67,7 @@ class Views:
         }
 
     async def page(self, path: str, query: Mapping[str, str]) -> Page:
-        """Return the page of a path; one that says so where there is none."""
+        """Return the page of a path, or the page for an unknown one."""
         now = await self._reader.snapshot()
         return self._framed(await self._found(now, path.split("/"), query), now)
 
@@ -96,11 +96,11 @@ class Views:
         return page
 
     def framed(self, page: Page) -> Page:
-        """Return a page that was made of what was sent, with what stands on all of them."""
+        """Return a page made from a sent form, with the common parts."""
         return self._framed(page, self._reader.last)
 
     def _framed(self, page: Page, now: Snapshot) -> Page:
-        """Add what stands on every page: where one can go, and what is wrong."""
+        """Add the common parts of every page: navigation and warnings."""
         counts = {"": len(now.questions), "runs": sum(run.running for run in now.board.runs)}
         counts["merges"] = len(now.board.queued)
         nav = Part(
@@ -172,7 +172,7 @@ class Views:
             return missing(f"There is no item or mission {name}.")
         key: list[object] = [item, mission_key(view) if view else None, self.question(name) is not None]
         if view and view.running:
-            key.append(view.as_of[:18])  # what goes on is drawn anew every ten seconds
+            key.append(view.as_of[:18])  # redraw running work every ten seconds
         run = next((each for each in now.board.runs if each.running and name in each.missions), None)
         values: dict[str, Any] = {
             "id": name,
@@ -193,7 +193,7 @@ class Views:
         return Page(title=f"{name}: {title}", nav="items", parts=parts)
 
     def _verbs(self, now: Snapshot, name: str) -> list[tuple[str, str]]:
-        """Return the commands that fit an item, each with what it does."""
+        """Return the commands that fit an item, each with its description."""
         target: Target = target_of(now.board, now.listing, name)
         fitting = [verb for verb in available(target) if verb.word in self._actions.forms and not verb.label]
         return [(verb.word, verb.says) for verb in fitting]
@@ -242,12 +242,12 @@ class Views:
         return Page(title=f"Output of the agents of {name}", nav="items", parts=(_tabs(name, "logs"), part))
 
     async def _detailed(self, view: MissionSummary) -> tuple[object, Details]:
-        """Read what is on disk of a mission, again only where it has changed."""
+        """Read a mission's files, again only after a change."""
         name, key = view.mission, mission_key(view)
         known = self._details.get(name)
         if known is None or known[0] != key:
             known = key, await self._crew.do(lambda: self._actions.dashboard.details(name))
-            self._details = {name: known}  # one is enough: whoever looks at several waits a little
+            self._details = {name: known}  # one is enough; viewers of several wait a little
         return known
 
     # ---- runs and merges
@@ -296,13 +296,13 @@ class Views:
         return Page(title="Commands", nav="commands", parts=(last, listed))
 
     def _given(self, verb: str, query: Mapping[str, str]) -> Values:
-        """Return what a link fills in: `item` is the one that the command is about, whatever it calls it."""
+        """Return the values in a link: `item` is the command's item, under any field name."""
         form = self._actions.forms.get(verb)
         about = next((field.name for field in form.fields if field.is_item and not field.option), "") if form else ""
         return {about if name == "item" and about else name: [value] for name, value in query.items()}
 
     def command(self, verb: str, values: Values, fault: str = "", line: str = "") -> Page:
-        """Return the form of a command, filled in with what is known; `line` is what it makes of it."""
+        """Return the prefilled form of a command; `line` is the resulting command line."""
         form = self._actions.forms.get(verb)
         if form is None:
             return missing(f"There is no command {verb} here.")
@@ -314,7 +314,7 @@ class Views:
         return Page(title=f"capsule {verb}", nav="commands", parts=(part,), is_live=False, status=400 if fault else 200)
 
     def answer(self, question: Question, verb: str, text: str, fault: str = "", line: str = "") -> Page:
-        """Return one question with an answer that is filled in."""
+        """Return one question with a prefilled answer."""
         shown = {"each": question, "verb": verb, "text": text, "fault": fault, "line": line}
         part = Part(id="question", template="web/one_question.html", values=shown)
         return Page(title=question.heading, nav="", parts=(part,), is_live=False, status=400 if fault else 200)
@@ -330,7 +330,7 @@ class Views:
 
 
 def _of_one_page(known: Sequence[File], first: int) -> tuple[Sequence[File], int]:
-    """Return the files from the first one on that have room on a page, and the number of the next one; 0: none."""
+    """Return the files that fit on a page from the first one on, and the number of the next one; 0: none."""
     lines, number = 0, first
     for number, file in enumerate(known[first:], first):
         lines += len(file.lines)
@@ -354,7 +354,7 @@ def _tabs(name: str, current: str) -> Part:
 
 
 def _by_status(now: Snapshot) -> dict[MissionStatus, list[tuple[str, str, OutlineEntry | None, MissionSummary | None]]]:
-    """Return what is to be done, by its state; what is done last of all, the newest first."""
+    """Return items by status; finished ones last, the newest first."""
     columns: dict[MissionStatus, list[tuple[str, str, OutlineEntry | None, MissionSummary | None]]] = {
         status: [] for status in COLUMNS
     }
@@ -392,7 +392,7 @@ def _outcomes(run: RunSummary) -> Iterator[tuple[str, Tone, Mapping[str, str]]]:
 
 
 def _template(form: Form, given: Mapping[str, str]) -> str:
-    """Return what a person types, with what is known of it, and the names of what is not."""
+    """Return the command to type with its known values, and the names of the missing ones."""
     words = [form.verb]
     for field in form.fields:
         if field.required or given.get(field.name):
@@ -406,7 +406,7 @@ def _placeholder(field: Field) -> str:
 
 
 def board_news(before: Board, after: Board) -> list[str]:
-    """Say in a few words which missions have changed their state: for whoever listens and does not look."""
+    """Describe changed missions in a few words, for screen readers."""
     known = {view.mission: view.status for view in before.missions}
     return [
         f"{view.mission}: {view.status.words}"

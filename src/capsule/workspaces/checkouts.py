@@ -49,7 +49,7 @@ Stamp = tuple[int, int, int, int] | None
 _LARGE = 16 * 1024 * 1024
 _LOCK_WAIT = 60.0
 
-# What git leaves in a worktree's git directory while something is under way, and how to end it.
+# Git's files for an operation in progress, and how to end it.
 UNDER_WAY = {
     "MERGE_HEAD": ("a merge", "git merge --continue or --abort"),
     "rebase-merge": ("a rebase", "git rebase --abort, or --continue if it is yours"),
@@ -137,7 +137,7 @@ def _edited(git: Git, worktree: _Worktree, changes: Sequence[Difference]) -> lis
 
 
 def _blocked(top: Path, changes: Sequence[Difference]) -> set[bytes]:
-    """Return new paths that have no room: a file or a link stands for a folder on the way, or a filled folder there."""
+    """Return new paths that are blocked: by a file or a link instead of a folder, or by a filled folder."""
     known = {top / os.fsdecode(change.path) for change in changes}
 
     def has_room(file: Path) -> bool:
@@ -171,7 +171,7 @@ def bring_along(git: Git, branch: str, old: str, new: str) -> list[str]:
             rows = b"".join(index_row(change.path, change.new) for change in due)
             _write_index(git, worktree, rows, [change.path for change in due if change.path in sparse])
         except GitFailed:
-            # A git of the user's is at it and does not let go.
+            # A git of the user's holds the lock.
             left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
     return sorted({*left})
 
@@ -192,7 +192,7 @@ def bring_files(git: Git, top: Path, changes: Sequence[Difference]) -> list[str]
     due, left = _compare(git, top, changes, stamps)
     staging = top / ".capsule" / "arriving"
     try:
-        remove_tree(staging)  # what a crash may have left; one publisher at a time, by the main lock
+        remove_tree(staging)  # leftovers of a crash; the main lock allows one publisher at a time
         _export(git, top, [change for change in due if change.new[0] != ABSENT], staging)
         ordered = sorted(due, key=lambda change: change.new[0] != ABSENT)
         return [*map(shown, left), *(shown(c.path) for c in ordered if not _put(top, staging, c, stamps[c.path]))]
@@ -286,7 +286,7 @@ def _put(top: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
         _make_folders(target.parent)
         _put_in_place(staging / name, target)
     except OSError:
-        return False  # a folder or file of the user's has the name, or the folder is closed to us
+        return False  # the user has a folder or file of that name, or the folder is closed to us
     return True
 
 

@@ -64,7 +64,7 @@ def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bo
     if are is None:
         return before, ["all of it, which git cannot read any more"]
     old, new = _by_key(were), _by_key(are)
-    # What is dangerous whatever its value is may also be dangerous to take away.
+    # A setting that is dangerous with any value may also be dangerous to remove.
     due = [key for key in dict.fromkeys((*old, *new)) if key in new or _DANGEROUS.fullmatch(key)]
     due = [key for key in due if not (new_module and _OF_A_NEW_MODULE.fullmatch(key))]
     changed = [key for key in due if old.get(key) != new.get(key)]

@@ -82,7 +82,7 @@ class Dependencies:
         return self._found[tree]
 
     def layers(self, tree: str, at: Path) -> tuple[tuple[str, str], ...]:
-        """Return (path, folder) for each: the folder is to be seen at that path of a place mounted at `at`."""
+        """Return (path, folder) for each: the folder is shown at that path of a place mounted at `at`."""
         return tuple((str(at / path), os.path.realpath(self._git.root / path)) for path in self.paths(tree))
 
     def provide(self, tree: str, place: Path, notes: Path, *, anew: bool = True) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Dependencies:
         provided = tuple(path for path in self.paths(tree) if is_inside(place, place / path))
         for path in provided:
             note = notes / path.replace("/", "%")
-            half = note.with_name(f"{note.name}%half")  # of one that was cut short, nobody can have installed more
+            half = note.with_name(f"{note.name}%half")  # nothing was installed into an incomplete one
             if not anew and os.path.lexists(place / path) and not half.exists():
                 continue
             source, target = Path(os.path.realpath(self._git.root / path)), place / path

@@ -93,7 +93,7 @@ class Gate:
         try:
             self._make(tree, base)
         except (GitFailed, OSError, RecursionError):
-            # Folders closed to us, or in each other without end, or worse: nothing in here is worth saving.
+            # Folders that are closed to us or too deep, for example: nothing in here is worth saving.
             self.remove()
             self._make(tree, base)
         return self.path
@@ -141,7 +141,7 @@ class Gate:
             remove_tree(self.path)
             self._index.unlink(missing_ok=True)
             while not self.path.is_dir():
-                with contextlib.suppress(FileNotFoundError):  # another mission left, and took the empty folder away
+                with contextlib.suppress(FileNotFoundError):  # another mission ended, and removed the empty folder
                     self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                     self.path.mkdir(mode=0o700)
         needed = self._provisions.needs_listing(self._git.root)

@@ -194,7 +194,7 @@ class GitWorktree:
         changed = [change.path for change in self.trees.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
 
-    # An agent comes and goes
+    # An agent works in the place
 
     def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
@@ -245,7 +245,7 @@ class GitWorktree:
         self._told_of_room = self._told_of_room or bool(room)
         return [*(told if dropped else ()), *([room] if room else ()), *self.guard.notices()]
 
-    # Going back
+    # Restoring
 
     def restore(self, checkpoint: Checkpoint) -> str:
         return self._put_back(checkpoint)
@@ -261,7 +261,8 @@ class GitWorktree:
         entry, made = self._linked.ensure(checkpoint.head)
         for lock in (*entry.glob("*.lock"), self._git.common_dir / f"{self._refs.branch}.lock"):  # of a killed git
             git_locks.clear_if_stale(lock, self._git.common_dir, [self.path], older_than=0)
-        with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
+        # Leftovers of an interrupted phase may be refused: they are on the shelf.
+        with contextlib.suppress(WorkspaceBroken):
             self._take_over(entry)
         standing = self._refs.load(entry)
         there = self._snapshots.to_save(self._base())
@@ -272,7 +273,7 @@ class GitWorktree:
             held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
             kept = self._salvage_unreachable(there, [standing.head, stray], held=held, why="before a phase")
             self._check_out(checkpoint.head, checkpoint.commit, entry)
-        if made:  # it lacks what copying and the set-up put there
+        if made:  # it lacks the copies and the set-up's files
             (self._notes / "setup").unlink(missing_ok=True)
             self._provide()
         return kept
@@ -304,7 +305,7 @@ class GitWorktree:
         """Make the index that the agent sees hold what `head` holds, and nothing staged."""
         self._git.content("read-tree", "--reset", head, index=entry / "index", worktree=self.path)
 
-    # Looking
+    # Reading
 
     def worklog(self) -> str:
         with contextlib.suppress(OSError):
@@ -331,7 +332,7 @@ class GitWorktree:
 
     def checkpoint(self, label: str) -> Checkpoint:
         head, newest = self._settle_head(self._require_whole())
-        if self._judged:  # right after a look, only the worklog can have changed
+        if self._judged:  # right after a snapshot, only the worklog can have changed
             everything, delivered = self._snapshots.with_worklog(self._base()), self._judged
             self._delivered[self._base(), everything] = delivered
         else:
@@ -343,7 +344,8 @@ class GitWorktree:
             self._git.move_refs(RefMove(self._refs.checkpoint, commit, newest))
         self._judged, self._at_checkpoint = "", commit
         checkpoint = Checkpoint(commit=commit, head=head, tree=delivered)
-        if self._gated:  # tests run an agent's code, which may have reached in here: that must not pass for a human's
+        # Tests run an agent's code, which may have changed files here: that must not count as a person's edit.
+        if self._gated:
             self._gated, self._at_checkpoint = False, ""
             self._put_back(checkpoint)
             self._at_checkpoint = commit
@@ -453,7 +455,7 @@ class GitWorktree:
     def rebase(self, onto: str, message: str = "") -> tuple[Checkpoint, Sequence[str]]:
         newest = self._refs.load().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
-            # All the work, as one change, is merged with the new base; our papers stay as they are.
+            # All the work, as one change, is merged with the new base; artefacts stay as they are.
             before = self.checkpoint("before a rebase")
             both, conflicts = self.trees.merged(before.tree, onto)
             everything, words = graft(self._git, both, before.commit, _PAPERS), json.dumps(conflicts)
@@ -480,7 +482,7 @@ class GitWorktree:
         try:
             return self._salvage(why)
         except ObjectMissing:
-            # What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref.
+            # If the repository lacks objects, the files go to the shelf, and intact commits get a ref.
             standing = self._refs.load()
             whole = [tip for tip in dict.fromkeys((standing.newest, standing.head)) if tip and self._git.resolve(tip)]
             kept = [keep_commit(self._git, self._mission, tip, why) for tip in whole]
@@ -532,7 +534,7 @@ class GitWorktree:
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
             raise Refused(f"{self.path} was not made by Capsule.", hint)
 
-    # Where we stand
+    # The current state
 
     def _base(self) -> str:
         if not self._base_commit:

@@ -201,7 +201,7 @@ class PrivateGit:
 def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None = None) -> None:
     """Make a git directory that reads the repository's objects and holds copies of its refs, and shares nothing else.
 
-    `head` is the content of its HEAD: an id, or `ref: refs/heads/…`. Whoever commits there writes into this directory.
+    `head` is the content of its HEAD: an id, or `ref: refs/heads/…`. Commits there are written into this directory.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for folder in ("", "objects", "objects/info", "refs", "info"):
@@ -285,7 +285,7 @@ def _settings(git: Git) -> bytes:
     lines = [os.fsdecode(_content(ours / "config"))]
     for name, value in (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email)):
         section, _, rest = name.partition(".")
-        inner, _, key = rest.rpartition(".")  # what stands between the first dot and the last may hold anything
+        inner, _, key = rest.rpartition(".")  # the text between the first and the last dot is arbitrary
         header = f"[{section} {quoted(inner)}]" if inner else f"[{section}]"
         lines.append(f"{header}\n\t{key} = {quoted(value)}\n")
     return os.fsencode("".join(lines))

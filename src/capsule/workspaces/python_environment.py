@@ -83,12 +83,12 @@ def lay_over(source: Path, target: Path, checkout: Path, place: Path) -> None:
 
 
 def _lay_over_programs(folder: Path, target: Path, source: Path, environment: Path) -> None:
-    """Write scripts anew, which name their interpreter by its path, and link everything else."""
+    """Rewrite scripts, which name their interpreter by its path, and link everything else."""
     target.mkdir()
     for program in sorted(folder.iterdir()):
         own = target / program.name
         if program.is_symlink():
-            # `python3 -> python` stays as it is; whatever leads out of the environment leads to the same place.
+            # `python3 -> python` stays as it is; a link out of the environment keeps its target.
             leads_to = os.path.normpath(folder / program.readlink())
             inside = Path(leads_to).is_relative_to(source)
             own.symlink_to(os.path.relpath(leads_to, folder) if inside else leads_to)

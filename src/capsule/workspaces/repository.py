@@ -76,7 +76,7 @@ def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase:
     if not tip:
         others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
         raise Refused(
-            f"The branch {into}, which {mission} is to be merged into, no longer exists.",
+            f"The target branch {into} of {mission} no longer exists.",
             f"Make it again where it was (git branch {into} COMMIT; {mission} started from {base[:12]}), {others}",
         )
     if not rebase and not git.is_ancestor(base, tip):
@@ -96,7 +96,7 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
     head, index = head or git.resolve("HEAD"), temp_path(git.capsule_dir / "git")
     index.parent.mkdir(parents=True, exist_ok=True)
     try:
-        # On a copy: looking must not wait for, or get in the way of, a git of the user's.
+        # On a copy, so as not to wait for or block a git of the user's.
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(git.git_dir / "index", index)
         listed = git.content(*_STATUS, index=index).out
@@ -132,7 +132,7 @@ def _choices(branches: Sequence[str]) -> str:
 
 
 def _read_status(listing: bytes) -> tuple[set[bytes], dict[bytes, tuple[str, str]]]:
-    """Return what is changed on disk, in conflict or new; and what the index holds, by path.
+    """Return the paths that are changed on disk, in conflict or new; and the index, by path.
 
     The git directory of our own has no commit: all that the index holds counts as added, and its mode and id are told.
     """

@@ -104,7 +104,7 @@ class Snapshots:
         self._held = (self._git.tree_in(tree), _stamp(self.index))
         if self._tracks_worklog(base):
             return
-        # Not by git, which did not store it either: no filter has a say, and it may be ignored.
+        # Not by git, which did not store it either: without filters, and it may be ignored.
         file = self._worktree / WORKLOG
         if worklog is None or worklog.mode == LINK:
             remove_tree(file)
@@ -155,7 +155,7 @@ class Snapshots:
         else:
             try:
                 side = (FILE, self._git.write_blob(read_regular(file, LARGEST_WORKLOG)))
-            except OSError as error:  # a folder, or more than anybody writes: git says what it is
+            except OSError as error:  # a folder, or too large: git reports it
                 if isinstance(error, NotRegular) and not file.is_dir():
                     raise _CannotSnapshot([WORKLOG.encode()], nested=False) from error
                 self._add([WORKLOG.encode()], "-f")

@@ -262,7 +262,7 @@ class GitStateStore(StateStore):
         worked = self.combined(entry.work, branch.tip) if entry.work else held
         if entry.judged and graft(git, worked, git.make_tree(()), self._artefacts) != entry.judged:
             raise BranchMoved(f"{branch.name} moved.")
-        # What somebody typed into the own files and did not commit goes along.
+        # Uncommitted edits of the own files go along.
         plain = [path for path in self._own if branch.here and not (git.root / path).is_dir()]
         typed = {path: content for path in plain if (content := self._on_disk(path)) is not None}
         tree = with_files(git, worked, {**typed, **draft.contents}, filtered=branch.here)
@@ -321,7 +321,7 @@ class GitStateStore(StateStore):
 
         A draft holds while the files are unchanged; a file that changed since is read again.
         """
-        if self._git.checked_out() != self._home:  # on another branch: its files are none of ours
+        if self._git.checked_out() != self._home:  # on another branch: its files are not ours
             return tuple(ids) or (draft.added if draft else ())
         for _ in range(_MOST_ROUNDS):
             draft = draft or self._draft(self._on_disk, assignments, ids)

@@ -69,7 +69,7 @@ class StepwiseWorktree(GitWorktree):
         told, self._told = self._told, []
         return [*told, *super().notices()]
 
-    # Where it stands
+    # The current state
 
     def restore(self, checkpoint: Checkpoint) -> str:
         self.trees.began = {}
@@ -132,7 +132,7 @@ class StepwiseWorktree(GitWorktree):
             if self._has_more(self._git.tree_in(commit), than=there):
                 self._keep(self._git.tree_in(commit), [commit], "commits whose content is in no file of the place")
 
-    # Looking
+    # Reading
 
     def delivered(self, checkpoint: Checkpoint) -> str:
         return self.trees.began.get(checkpoint.commit) or super().delivered(checkpoint)
@@ -204,7 +204,7 @@ class StepwiseWorktree(GitWorktree):
         self._logs.mkdir(parents=True, exist_ok=True)
         return self._logs / f"{name}.log"
 
-    # Keeping a step's work, or not
+    # Keeping or dropping a step's work
 
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
         """Return the work, for the commit that holds the tracker's state.
@@ -220,7 +220,7 @@ class StepwiseWorktree(GitWorktree):
         if commit:
             self._move_base(commit)
         base = self._base()
-        if entry := self._linked.whole():  # where it is gone, the next phase makes it
+        if entry := self._linked.whole():  # if it is gone, the next phase makes it
             self._check_out(base, base, entry)
         return self.base_checkpoint(base)
 

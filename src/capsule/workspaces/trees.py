@@ -183,7 +183,7 @@ class GitTrees:
     def work_between(self, old: str, new: str) -> list[Difference]:
         return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]
 
-    # Adding what a human did to what was approved
+    # Adding a person's edits to what was approved
 
     def apply_human_edits(self, approved: str, left: str, now: str) -> str:
         return with_changes(self._git, approved, self.work_between(left, now))

@@ -97,7 +97,7 @@ class Tripwire:
         if self._before is not None:
             found = [*self._bring_back_repository(), *self._compare(self._before)]
             self._breaches += [words for words in found if words not in self._breaches]
-            # People and other missions move the user's branch every day: it is told, and nobody is accused.
+            # People and other missions move the user's branch: that is reported, but is no breach.
             (before, old), (branch, new) = self._branch, self._checked_out()
             if before == branch and old != new and new:
                 self._branch = (branch, new)
@@ -120,7 +120,7 @@ class Tripwire:
         if self._before is not None:
             os.close(self._fd)
         self._before, self._fd, self._breaches = None, -1, []
-        with contextlib.suppress(NotADirectoryError):  # `.git` was replaced, and could not be put back
+        with contextlib.suppress(NotADirectoryError):  # `.git` was replaced, and could not be restored
             self._note.unlink(missing_ok=True)
 
     def notices(self) -> Sequence[str]:
@@ -206,7 +206,7 @@ class Tripwire:
             if not plain and os.path.lexists(entry.path):  # refs come and go while people work
                 yield name
 
-    # Comparing, in an order in which no git of ours is asked before what it reads is as it was
+    # Comparing, in an order in which everything that our git reads is restored before it runs
 
     def _compare(self, before: _Copy) -> list[str]:
         for name in self._locks():

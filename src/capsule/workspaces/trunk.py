@@ -1,8 +1,8 @@
 """The branch that work is merged into, and the only code that moves it.
 
-A candidate is built from objects alone: nobody's checkout, index or branch is touched, and the same input gives the
-same commit, so it can be built again after a crash and looked up by its tree. Publishing is one compare-and-swap of a
-ref, from exactly the commit the candidate was built on; checkouts follow afterwards.
+A candidate is built from objects alone: no checkout, index or branch is touched, and the same input gives the same
+commit, so it can be built again after a crash and looked up by its tree. Publishing is one compare-and-swap of a ref,
+from exactly the commit the candidate was built on; checkouts follow afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class GitTrunk:
         return found
 
     def holds(self, commit: str) -> bool:
-        """Tell whether the branch has this commit; False for one that git has removed."""
+        """Tell whether the branch has this commit; not if git has removed it."""
         tip = self.tip()
         try:
             return self._git.is_ancestor(commit, tip)
@@ -57,12 +57,12 @@ class GitTrunk:
         self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "", *, onto: str = ""
     ) -> Candidate:
         onto = onto or self.tip()
-        if not self._git.is_ancestor(base, onto):  # merging would bring back what was taken out of it
+        if not self._git.is_ancestor(base, onto):  # merging would restore what was removed from it
             raise Refused(
                 f"{self.branch} was rewritten: it no longer holds {base[:12]}, which the work started from.",
                 "Rebuild the work on it: run with --rebase",
             )
-        met = self._git.merge_base(tip, onto)  # newer than the base where somebody merged this branch into the work
+        met = self._git.merge_base(tip, onto)  # newer than the base if this branch was merged into the work
         work = self._without_artefacts(tip, met if met and self._git.is_ancestor(base, met) else base)
         work = self._titled(work, subject) if subject and work not in (base, met) else work
         merged, conflicts = self._git.merge_trees(onto, work)
@@ -107,12 +107,12 @@ class GitTrunk:
                 tip = commit if moved else self.tip()
             if tip != commit and not git.is_ancestor(commit, tip):
                 return Published(moved=False)
-            # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
+            # To the tip, not the candidate: newer commits belong to the same checkouts.
             left = bring_along(git, self.branch, onto, tip)
             return Published(moved=True, left_alone=tuple(left))
 
     def _without_artefacts(self, tip: str, base: str) -> str:
-        """Return the branch's tip, or one clean commit in its place where its history ever held an artefact."""
+        """Return the branch's tip, or one clean commit in its place if its history ever held an artefact."""
         if not self._ever_touched(tip, base):
             return tip
         said = self._git.commit(tip)
@@ -132,7 +132,7 @@ class GitTrunk:
         return self._git.commit_tree(said.tree, said.parents, message, by=by, date=said.committer_date, author=author)
 
     def _ever_touched(self, tip: str, base: str) -> bool:
-        """Tell whether a commit of the branch changed an artefact, also where a later one took that back."""
+        """Tell whether any commit of the branch changed an artefact, even if a later one reverted that."""
         git, commits = self._git, self._git.commits_since(base, tip)
         if commits is not None and all(len(commit.parents) == 1 for commit in commits):
             trees = {git.tree_in(base), *(commit.tree for commit in commits)}
