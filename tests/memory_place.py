@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capsule.adapters import Candidate, Draft, MissionMerge, Published, TestSite
+from capsule.adapters import BranchStep, Candidate, Draft, Published, TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
+from capsule.core.merge_queue import BATCH, step_name
 from capsule.workspaces.trees import ARTEFACTS, is_artefact
 
 File = tuple[str, bytes]
@@ -404,8 +405,18 @@ class MemoryTrunk:
         tree = self.tree(last)
         return Candidate(self._repository.commit(tree, [onto, last], message), tree, onto)
 
-    def merged_since(self, base: str) -> list[MissionMerge]:
-        return []
+    def steps(self, base: str, tip: str) -> list[BranchStep]:
+        found = list[BranchStep]()
+        while tip != base:
+            commit = self._repository.commits[tip]
+            batch = BATCH in commit.message and commit.parents[1:]
+            made = (
+                self.steps(*commit.parents)
+                if batch
+                else [BranchStep(tip, step_name(tip, commit.parents, commit.message))]
+            )
+            found, tip = [*made, *found], commit.parents[0]
+        return found
 
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:

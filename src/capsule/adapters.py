@@ -345,12 +345,12 @@ class Published(Struct, frozen=True):
     left_alone: tuple[str, ...] = ()
 
 
-class MissionMerge(Struct, frozen=True):
-    """A mission's merge, and the paths that it changed."""
+class BranchStep(Struct, frozen=True):
+    """A commit that brought a branch forward."""
 
-    mission: str
     commit: str
-    paths: tuple[str, ...]
+    name: str
+    """The mission whose merge it is; of any other commit, its short id and subject."""
 
 
 class Trunk(Protocol):
@@ -380,8 +380,8 @@ class Trunk(Protocol):
     def gather(self, last: str, onto: str, message: str) -> Candidate:
         """Build one merge commit on `onto` that brings a chain of merges, of which this is the last."""
 
-    def merged_since(self, base: str) -> Sequence[MissionMerge]:
-        """List the merges of missions after this commit, the newest first."""
+    def steps(self, base: str, tip: str) -> Sequence[BranchStep]:
+        """List how the branch went from one commit to another, the oldest first; a batch as the merges in it."""
 
     def publish(self, candidate: Candidate) -> Published:
         """Move by compare-and-swap, then update checkouts if that loses nothing. Safe to repeat."""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from capsule.adapters import Place, Trunk
+from capsule.adapters import BranchStep, Place, Trunk
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change
+from capsule.core.merge_queue import BATCH
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
@@ -321,3 +322,21 @@ def test_a_conflict_is_named_and_not_published(it: Situation) -> None:
     assert candidate.conflicts == ("README",)
     with pytest.raises(Refused):
         it.trunk.publish(candidate)
+
+
+def test_it_tells_how_the_branch_went_on_with_the_merges_that_a_batch_brought(it: Situation) -> None:
+    it.write(new="n\n")
+    it.commit("new")
+    person = it.commit_on_main("By a person\n\nCapsule-Mission: of-nobody", other="o\n")
+    first = it.trunk.propose(it.place.head(), it.base, "Merge it\n\nCapsule-Mission: first")
+    it.write(more="m\n")
+    it.commit("more")
+    second = it.trunk.propose(it.place.head(), it.base, "Merge it\n\nCapsule-Mission: second", onto=first.commit)
+    batch = it.trunk.gather(second.commit, person, f"Merge 2\n\n{BATCH}first, second\n")
+    assert it.trunk.publish(batch).moved
+    assert list(it.trunk.steps(it.base, it.trunk.tip())) == [
+        BranchStep(person, f'{person[:12]} "By a person"'),
+        BranchStep(first.commit, "first"),
+        BranchStep(second.commit, "second"),
+    ]
+    assert not it.trunk.steps(it.trunk.tip(), it.trunk.tip())

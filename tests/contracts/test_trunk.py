@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.adapters import Candidate, Published, Trunk
+from capsule.adapters import BranchStep, Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
 from capsule.system import git_locks
 from capsule.system.git import Git
@@ -94,6 +94,17 @@ def test_a_commit_that_was_thrown_away_is_not_held(merge: Merge) -> None:
 def test_a_trunk_that_is_not_there_says_so(git: Git) -> None:
     with pytest.raises(Refused, match="The branch nowhere no longer exists"):
         GitTrunk(git, "nowhere").tip()
+
+
+def test_only_commits_that_hold_the_base_are_steps_from_it(merge: Merge) -> None:
+    """Somebody has merged main into a branch of their own, and that is main now."""
+    merge.repo.git("switch", "-q", "-c", "theirs")
+    merge.repo.commit("before", theirs="x")
+    merge.base = merge.repo.git("commit-tree", "main^{tree}", "-p", "main", "-m", "base")
+    merge.repo.git("merge", "-q", "--no-ff", "-m", "All of it", merge.base)
+    merge.repo.git("branch", "-q", "-f", "main", "HEAD")
+    tip = merge.trunk.tip()
+    assert merge.trunk.steps(merge.base, tip) == [BranchStep(tip, f'{tip[:12]} "All of it"')]
 
 
 # Proposing

@@ -31,7 +31,7 @@ MakeProject = Callable[[], Project]
 STREAM = merge_stream("main")
 PAGE = f"docs/{ITEM}.md"
 WITHOUT = ("queued", "proposed", "served", "step_ended")
-WITH = ("queued", "returned", "served", "rebased", "step_begun", "step_ended", "observed", "proposed")
+WITH = ("queued", "served", "returned", "rebased", "step_begun", "step_ended", "observed", "proposed")
 """Kinds of what is journaled from the queue to the merge, without and with a conflict."""
 SIDES = ("before", "after")
 TRIED = 3
@@ -202,5 +202,5 @@ def from_queue_to_merge_by_journal(project: Project) -> list[str]:
     names = names_of(ITEM, events_of(project))
     last = max(number for number, name in enumerate(names) if name.startswith(f"step_ended {ITEM}/publish"))
     names = names[names.index(f"queued {ITEM}") : last + 1]
-    ends = next(n for n, name in enumerate(names) if name.startswith(("rebased", f"step_ended {ITEM}/publish")))
+    ends = next(n for n, name in enumerate(names) if name.startswith(("returned", f"step_ended {ITEM}/publish")))
     return [*names[:ends], f"served {STREAM}", *names[ends:]]

@@ -308,9 +308,9 @@ class Returned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
     """The work does not go together with what others merged: it is rebuilt on that, and goes on from there."""
 
     why: str
-    """What does not go together, and with which missions; the phase that it goes back to gets it."""
+    """What does not go together, and with what; the phase that it goes back to gets it."""
     others: dict[str, str] = {}
-    """The missions that were merged meanwhile, each with its merge."""
+    """The mission with which it does not go together, with its merge; or a person's commit, by short id and subject."""
 
 
 class Stopped(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):

@@ -7,6 +7,7 @@ several can be tested at the same time, a train, and those of one car together, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from urllib.parse import quote
@@ -15,12 +16,15 @@ from msgspec import Struct, field
 
 from capsule.core.event import MERGES, Batched, Event, HandedIn, Served, Stacked
 from capsule.core.stream_cache import CachedState, ReadEvents
+from capsule.core.text import one_line, shortened
 
 BATCH = "Capsule-Batch: "
 """The trailer of a commit that brings the merges of several missions."""
 _REMEMBERED = 10
 """The number of turns that are averaged to predict the next ones."""
 _LONGEST_CAR = 64
+_BY_MISSION = re.compile(r"(?m)^Capsule-Mission: (.+)$")
+_LONGEST_SUBJECT = 60
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -29,9 +33,16 @@ def merge_stream(branch: str) -> str:
     return f"{MERGES}{quote(branch, safe='')}"
 
 
+def step_name(commit: str, parents: Sequence[str], message: str) -> str:
+    """Return the mission whose merge a commit is; of any other commit, its short id and subject."""
+    by_mission = _BY_MISSION.search(message) if parents[1:] else None
+    subject = shortened(one_line(message.strip().partition("\n")[0]), _LONGEST_SUBJECT)
+    return by_mission[1].strip() if by_mission else f'{commit[:12]} "{subject}"'
+
+
 def merged_meanwhile(others: Mapping[str, str]) -> str:
-    """Name missions with the command that shows what each brought: `merged meanwhile: a (git diff 1^1 1)`."""
-    named = (f"{mission} (git diff {commit[:12]}^1 {commit[:12]})" for mission, commit in others.items())
+    """Name missions and commits with what shows their changes: `merged meanwhile: a (git diff 1^1 1)`."""
+    named = (f"{name} (git diff {commit[:12]}^1 {commit[:12]})" for name, commit in others.items())
     return f"merged meanwhile: {', '.join(named)}" if others else ""
 
 

@@ -2,19 +2,23 @@
 
 Several that wait may be tested together and enter main with one commit, whose second parent is the chain of their own
 merges. A red batch is halved until the first that is red is found; those before it are merged.
+
+Work that conflicts or is red on the branch goes back, and is told with which commit: that is found by bisection, too,
+after the turn is over, so that nobody waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
 
-from capsule.adapters import Candidate, Trunk
+from capsule.adapters import Candidate
 from capsule.core.errors import CapsuleError, Overlap, UnknownItem, WentBack
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
-from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company, refuted
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation, company, refuted
 from capsule.core.history import read_mission
 from capsule.core.item import Status, as_asked, same_words
 from capsule.core.ledger import archived
@@ -22,6 +26,7 @@ from capsule.core.merge_queue import BATCH, merged_meanwhile
 from capsule.core.proven import trailers_of
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
+from capsule.core.test_report import TestReport
 from capsule.core.workflow import Role
 from capsule.engine.checks import NO_COMMAND, unharmed, verify_merge, with_acceptance
 from capsule.engine.job import (
@@ -43,7 +48,6 @@ ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
 _MOST_RETURNS = 2
 """How often a mission's work goes back by itself after merges of others."""
-_MOST_OTHERS = 5
 _MOST_ROUNDS = 8
 """How often main may move during a merge before it counts as too busy."""
 _SAID = "the merge result is green"
@@ -53,12 +57,15 @@ def publish(job: Job) -> Report:
     """Merge the work when it is its turn; a part of another mission has a branch to itself."""
     work = _Work(job)
     if job.state.parent:
-        return _merged_before(job, work) or _unless_changed(job, work)
-    with merge_turn(job, work) as turn:
-        report = _merged_before(job, work, turn)
-        if report or not turn.served:
-            return report or _unless_changed(job, work, turn)
-    return publish(job)  # another mission merged it along, and a person reverted that since: wait again
+        found: Report | Candidate | None = _merged_before(job, work) or _unless_changed(job, work)
+    else:
+        with merge_turn(job, work) as turn:
+            found = _merged_before(job, work, turn)
+            if not found and not turn.served:
+                found = _unless_changed(job, work, turn)
+    if not found:
+        return publish(job)  # another mission merged it along, and a person reverted that since: wait again
+    return found if isinstance(found, Report) else _report_clash(work, found)
 
 
 class _Work:
@@ -70,6 +77,8 @@ class _Work:
         alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # its own red result concerns only itself
         self.gate = f"{state.policy.verify}{alone}: {state.policy.test}"
         self._evidence: dict[str, tuple[Evidence, ...]] = {}
+        self._seen: dict[str, tuple[Observation, TestReport]] = {}
+        """Test runs of this step, as in `Verification`."""
         self.has_run = False
         """Whether a test run was needed, which gives people time to change the item."""
         self.breaches: dict[str, list[str]] = {}
@@ -87,10 +96,28 @@ class _Work:
     def propose(self, onto: str = "") -> Candidate:
         """Build the merge; if the tracker is in the project, the same commit removes the item from it."""
         state = self.job.state
-        approved = state.checkpoint.head if state.checkpoint else self.job.place.head()
         title = commit_message(state.item.id, state.item.title)
         subject = title if any("committed" in phase.checks for phase in state.workflow.phases) else ""
-        return self.trunk.propose(approved, state.base, _merge_message(self.job), self.draft, subject, onto=onto)
+        message = _merge_message(self.job)
+        return self.trunk.propose(self._approved, state.base, message, self.draft, subject, onto=onto)
+
+    @property
+    def _approved(self) -> str:
+        state = self.job.state
+        return state.checkpoint.head if state.checkpoint else self.job.place.head()
+
+    def clashes(self, candidate: Candidate, onto: str) -> bool:
+        """Tell whether work that conflicts or is red on the branch does so on an older commit of it, too."""
+        state = self.job.state
+        older = self.trunk.propose(self._approved, state.base, "", onto=onto)
+        if candidate.conflicts or older.conflicts:
+            return not candidate.conflicts or not {*candidate.conflicts}.isdisjoint(older.conflicts)
+        if not refuted(self.evidence(candidate)[:1]):
+            return bool(refuted(self.evidence(older)))  # green as a whole, and its tests cannot be trusted
+        claim = self._claim(state, older.tree)
+        detect_tests(claim)
+        with guard_repository(self.job.place):
+            return bool(claim.state.policy.test and refuted((_tested_as_a_whole(claim),)))
 
     def evidence(self, candidate: Candidate, along: Sequence[str] = ()) -> tuple[Evidence, ...]:
         if candidate.tree not in self._evidence:
@@ -144,7 +171,7 @@ class _Work:
 
     def _claim(self, state: MissionState, tree: str) -> Verification:
         job = self.job
-        return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree)
+        return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree, self._seen)
 
     def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
         """Record that it is green as part of a tree that was tested in the same way."""
@@ -156,7 +183,7 @@ class _Work:
         self._evidence.setdefault(candidate.tree, (Evidence("gate", _SAID, observed, EvidenceStatus.CONFIRMED),))
 
 
-def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report:
+def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report | Candidate:
     if objection := _changed_under_us(job) or _moved_branch(job):
         return Report(parked(objection))
     if left := _uncommitted(job):
@@ -186,20 +213,18 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
     return Report(passed(said), evidence=work.evidence(candidate), facts=facts)
 
 
-def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
-    """Build the merge, test it and publish it; repeat when the branch or the batch has changed meanwhile."""
-    trunk, state = work.trunk, job.state
+def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
+    """Build the merge, test it and publish it; repeat when the branch or the batch has changed meanwhile.
+
+    Return the merge itself if it conflicts or is red.
+    """
     for _ in range(_MOST_ROUNDS):
         candidate = work.propose()
         if candidate.conflicts:
-            paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
-            then = f"{way} rebuilds the work on {state.into} and goes on from there"
-            others = _others(job, trunk, candidate.conflicts)
-            _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{_named(others)}", candidate, others)
-            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}.{_named(others)}"))
+            return candidate
         car = _green_together(work, turn, candidate) if turn else ()
         if not (car if turn else work.is_green(candidate)):
-            return _report_red(job, work, candidate)
+            return candidate
         if work.has_run and (objection := _changed_under_us(job)):  # tests may take long
             return Report(parked(objection))
         waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
@@ -211,7 +236,18 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report:
             return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
         if report.signal.verdict is Verdict.PASS:
             return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
-    return Report(sent_back(f"{trunk.branch} changed {_MOST_ROUNDS} times while the merge was being tested."))
+    return Report(sent_back(f"{work.trunk.branch} changed {_MOST_ROUNDS} times while the merge was being tested."))
+
+
+def _report_clash(work: _Work, candidate: Candidate) -> Report:
+    """Send back work that conflicts or is red, and name what it does not go together with."""
+    if not candidate.conflicts:
+        return _report_red(work.job, work, candidate)
+    job, state, paths = work.job, work.job.state, ", ".join(candidate.conflicts)
+    then = f"`capsule run {job.mission} --rebase` rebuilds the work on {state.into} and goes on from there"
+    others = _others(work, candidate)
+    _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{_named(others)}", candidate, others)
+    return Report(sent_back(f"conflict with {state.into} in {paths}; {then}.{_named(others)}"))
 
 
 def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
@@ -222,9 +258,9 @@ def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
     way = f"`capsule run {state.parent or job.mission} --rebase` rebuilds the work on it"
     moved = candidate.onto != state.base
     then = f"; {state.into} has moved: {way}" if moved else ""
-    others = _others(job, work.trunk)
     if moved and work.main_is_red(candidate.onto):
         return Report(sent_back(f"{state.into} itself is red at {candidate.onto[:12]}{then}"), evidence=evidence)
+    others = _others(work, candidate)
     first = refuted(evidence)[0]
     seen = f"{first.observed}.{_named(others)}\n\n{first.detail}"
     _go_back(job, f"The work is green alone, and not on what others merged meanwhile: {seen}", candidate, others)
@@ -312,11 +348,16 @@ def _go_back(job: Job, why: str, candidate: Candidate, others: Mapping[str, str]
     raise WentBack(f"{job.mission} goes back.")
 
 
-def _others(job: Job, trunk: Trunk, paths: Collection[str] = ()) -> Mapping[str, str]:
-    """Return the missions that were merged since the work began, each with its merge; only those that changed the
-    paths. If there is none now, return those that sent it back before."""
-    merges = [merge for merge in trunk.merged_since(job.state.base) if not paths or {*merge.paths} & {*paths}]
-    return {merge.mission: merge.commit for merge in merges[:_MOST_OTHERS]} or job.state.met
+def _others(work: _Work, candidate: Candidate) -> Mapping[str, str]:
+    """Return the first commit since the work began that it does not go together with, found by bisection.
+
+    If there is none since, return those that sent it back before.
+    """
+    state = work.job.state
+    steps = work.trunk.steps(state.base, candidate.onto)
+    before_last = range(len(steps) - 1)  # on the last one it was tested
+    first = bisect_left(before_last, True, key=lambda number: work.clashes(candidate, steps[number].commit))
+    return {steps[first].name: steps[first].commit} if steps else state.met
 
 
 def _named(others: Mapping[str, str]) -> str:
@@ -358,7 +399,7 @@ def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...]
     )
 
 
-def _tested_as_a_whole(claim: Verification, variant: str) -> Evidence:
+def _tested_as_a_whole(claim: Verification, variant: str = "") -> Evidence:
     seen = claim.run_of(claim.tree, variant)[0] if variant else claim.observe(claim.tree)
     judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
     if judged and judged.standing is not EvidenceStatus.REFUTED:  # known failures of the base

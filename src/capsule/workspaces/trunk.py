@@ -8,20 +8,16 @@ from exactly the commit the candidate was built on; checkouts follow afterwards.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
 
-from capsule.adapters import Candidate, Draft, MissionMerge, Published
+from capsule.adapters import BranchStep, Candidate, Draft, Published
 from capsule.core.errors import Refused
-from capsule.core.merge_queue import BATCH
+from capsule.core.merge_queue import BATCH, step_name
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import shown
 from capsule.workspaces.checkouts import bring_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
-
-_BY_MISSION = re.compile(r"(?m)^Capsule-Mission: (.+)$")
-_MOST_MERGES = 100
 
 
 class GitTrunk:
@@ -80,21 +76,17 @@ class GitTrunk:
         by, date = self._git.identity, newest.committer_date
         return self._git.commit_tree(tree, [onto, work], message, by=by, date=date)
 
-    def merged_since(self, base: str) -> list[MissionMerge]:
-        return [*islice(self._merges(self.tip(), base), _MOST_MERGES)]
+    def steps(self, base: str, tip: str) -> list[BranchStep]:
+        line = self._git.content("rev-list", "--first-parent", "--reverse", f"{base}..{tip}").out.decode().split()
+        holding = bisect_left(line, True, key=partial(self._git.is_ancestor, base))  # a merge may have brought the base
+        return [step for commit in line[holding:] for step in self._parts(commit)]
 
-    def _merges(self, at: str, base: str) -> Iterator[MissionMerge]:
-        """Walk from merge to merge; one that brings several holds them as a chain of their own."""
-        while at and at != base:
-            commit = self._git.commit(at)
-            before, work = (*commit.parents, "", "")[:2]
-            if work and BATCH in commit.message:
-                until = self._git.merge_base(before, work) or before
-                yield from self._merges(work, until)
-            elif work and (told := _BY_MISSION.search(commit.message)):
-                paths = tuple(shown(each.path) for each in self._git.differences(before, at))
-                yield MissionMerge(told[1].strip(), at, paths)
-            at = before
+    def _parts(self, commit: str) -> list[BranchStep]:
+        """Return a commit, or the merges of a batch, which its second parent holds as a chain."""
+        said = self._git.commit(commit)
+        if BATCH in said.message and said.parents[1:] and self._git.is_ancestor(*said.parents[:2]):
+            return self.steps(*said.parents[:2])
+        return [BranchStep(commit, step_name(commit, said.parents, said.message))]
 
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:
