@@ -7,8 +7,8 @@ red together; then `SEPARATE` (32) by a `capsule run ID` each, started by hand f
 Prints what was merged and what needs a person, wall time, CPU of our own for each mission (that of agents and tests,
 measured bare in the same run, is taken off), the memory of a runner with its supervisor while all of them run (PSS),
 and whether every commit of main's first-parent line is green when it is tried afterwards. The exit code is 1 where a
-mission was not merged, or twice, or needs a person who is not told which other one stands in its way; where a commit is
-red; and where a figure is above its limit.
+mission was not merged, or twice, or needs a person who is not told which other one stands in its way, or is told one
+that does not; where a commit is red; and where a figure is above its limit.
 """
 
 from __future__ import annotations
@@ -143,14 +143,20 @@ def outcome(root: Path, names: list[str]) -> Outcome:
         reason = state.halt.reason if state.halt else ""
         if not reason:
             faults.append(f"{name} is neither merged nor needs a person")
-        elif not any(f"{other} (git diff" in reason for other in names):
-            faults.append(f"{name} names no other mission: {reason[:300]}")
+        elif not names_whom_it_clashes_with(name, reason):
+            faults.append(f"{name} does not name those that it clashes with, and no other: {reason[:300]}")
     for commit in git(root, "rev-list", "--first-parent", "--merges", "main").split():
         git(root, "worktree", "add", "-q", "--detach", "--force", str(root.parent / "tried"), commit)
         if subprocess.run(["sh", "-c", TEST], cwd=root.parent / "tried", check=False).returncode:
             faults.append(f"{commit} is red")
         git(root, "worktree", "remove", "--force", str(root.parent / "tried"))
     return Outcome(len(merged), len(states), faults)
+
+
+def names_whom_it_clashes_with(name: str, reason: str) -> bool:
+    """Two of the same kind, `text` or `both`, clash; nothing else does."""
+    kind, named = name.partition("-")[0], re.findall(r"(\S+) \(git diff", reason)
+    return kind != "task" and bool(named) and all(n.startswith(f"{kind}-") and n != name for n in named)
 
 
 def git(root: Path, *words: str) -> str:
