@@ -294,6 +294,20 @@ def test_a_run_that_is_gone_on_with_keeps_its_count_and_one_that_ended_begins_at
         _begins_beside(journal, 3)
 
 
+@pytest.mark.promise("jobs.killed-queue")
+def test_an_agent_that_is_started_while_the_next_queue_counts_takes_its_place_under_the_cap(journal: Journal) -> None:
+    """Its runner survived the queue: it starts an agent between the count and the beginning that states it."""
+    with journal.claim("m"), journal.claim("_run"):
+        journal.note("_run", RunStarted(at=AT, cap=3))
+        _begins_beside(journal, 1)
+        counted = sum(isinstance(event, Spawned) for event in told(journal, "_run"))
+        _begins_beside(journal, 2)
+        journal.note("_run", RunStarted(at=AT, cap=3, spawns=counted))
+        _begins_beside(journal, 3)
+        with pytest.raises(Paused, match="3 of 3"):
+            _begins_beside(journal, 4)
+
+
 # ── the file: other processes
 
 WRITER = """\

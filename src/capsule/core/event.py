@@ -329,7 +329,7 @@ class RunStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     cap: int
     """How many agents it may start."""
     spawns: int = 0
-    """How many agents the killed run that this one continues had started."""
+    """How many agents the killed run that this one continues had started; its missions may have started more since."""
     jobs: int = 1
     """How many missions it may run at the same time."""
     budget: Allowance = Allowance()
