@@ -6,10 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from capsule.core.errors import Interrupted
 from capsule.core.event import Event, Observed, Proposed, Returned, StepEnded
 from capsule.core.merge_queue import BATCH, merge_stream
+from capsule.core.workflow import Workflow
 
 from .conftest import PASS, Scene, workflow
 
@@ -17,7 +19,7 @@ Turn = dict[str, object]
 FLOW = workflow(
     phases=[
         {"name": "prep", "role": "action", "do": "prep"},
-        {"name": "make", "role": "worker", "prompt": "make", "checks": ["committed"]},
+        {"name": "make", "role": "worker", "prompt": "make", "checks": ["committed", "green"]},
         {"name": "publish", "role": "action", "do": "publish"},
         {"name": "archive", "role": "action", "do": "archive"},
     ],
@@ -98,8 +100,8 @@ def alone(main: Meanwhile) -> str:
     return "culprit"
 
 
-def gone_back(scene: Scene, happens: Callable[[Meanwhile], str], make: list[Turn]) -> Returned:
-    """Run the work, let this happen before it is merged, and return why it went back."""
+def gone_back(scene: Scene, happens: Callable[[Meanwhile], str], make: list[Turn], flow: Workflow = FLOW) -> Returned:
+    """Run the work, let this happen before it is merged, and return why it went back first."""
     (scene.root / "tests.sh").write_text(TESTS)
     (scene.root / "shared").write_text("first\n")
     scene.git("add", "-A")
@@ -110,11 +112,13 @@ def gone_back(scene: Scene, happens: Callable[[Meanwhile], str], make: list[Turn
         hear(mission, event)
         if isinstance(event, StepEnded) and event.key == "make#1":
             main.commits["named"] = main.commits[happens(main)]
+        elif isinstance(event, StepEnded) and event.key == "make#2":
+            innocents(main, 2, 100)
 
     scene.watcher.event = event  # type: ignore[method-assign]
     scene.plays({"one": {"make": make}})
     with suppress(Interrupted):
-        scene.run("one", FLOW)
+        scene.run("one", flow)
     returned = next(event for _, event in scene.journal.events("one") if isinstance(event, Returned))
     assert [*returned.others.values()] == [main.commits["named"]], returned
     assert f" (git diff {main.commits['named'][:12]}^1 " in returned.why
@@ -122,6 +126,7 @@ def gone_back(scene: Scene, happens: Callable[[Meanwhile], str], make: list[Turn
 
 
 MINE: Turn = {"write": {"mine": "x\n"}, "run": ["git add -A && git commit -qm mine"], "signal": PASS}
+UNCHANGED: Turn = {"run": MINE["run"], "signal": PASS}
 NOT_MINE: Turn = {"run": ["git rm -q mine && git commit -qm less"], "signal": PASS}
 
 
@@ -144,6 +149,16 @@ def test_a_commit_by_a_person_is_named_by_its_id_and_subject(scene: Scene) -> No
 
 
 @pytest.mark.promise("merge-queue.named")
+def test_work_that_is_still_red_with_what_sent_it_back_is_told_that_one_again(scene: Scene) -> None:
+    """Nothing but the merge asks whether it is green, and others are merged meanwhile."""
+    prep, make, *others = FLOW.phases
+    flow = replace(FLOW, phases=(prep, replace(make, checks=("committed",)), *others))
+    first = gone_back(scene, nine_after_it, [MINE, UNCHANGED, UNCHANGED], flow)
+    returned = [event for _, event in scene.journal.events("one") if isinstance(event, Returned)]
+    assert len(returned) == 2 and [event.others for event in returned] == [first.others] * 2
+
+
+@pytest.mark.promise("merge-queue.named")
 def test_the_first_commit_with_which_it_conflicts_is_named(scene: Scene) -> None:
     def conflicts(main: Meanwhile) -> str:
         innocents(main, 2)
@@ -155,14 +170,14 @@ def test_the_first_commit_with_which_it_conflicts_is_named(scene: Scene) -> None
     returned = gone_back(scene, conflicts, [mine, mine])
     assert [*returned.others] == ["culprit"] and "conflicts in shared" in returned.why
     events = [event for _, event in scene.journal.events("one")]
-    before = events[: events.index(returned)]
-    assert not any(isinstance(event, Observed) for event in before), "a conflict is found without a test run"
-    assert not any(isinstance(event, Proposed) for event in before), "nothing is proposed for it"
+    made = next(n for n, event in enumerate(events) if isinstance(event, StepEnded) and event.key == "make#1")
+    searched = events[made : events.index(returned)]
+    assert not any(isinstance(event, Observed | Proposed) for event in searched), "no test runs, and nothing to publish"
 
 
 @pytest.mark.promise("merge-queue.named")
 @pytest.mark.slow
-@pytest.mark.parametrize("happens,runs", [(nine_after_it, 4), (five_before_it_and_four_after, 4), (alone, 0)])
+@pytest.mark.parametrize("happens,runs", [(nine_after_it, 3), (five_before_it_and_four_after, 4), (alone, 0)])
 def test_the_commit_is_found_by_bisection_while_others_get_on(
     scene: Scene, happens: Callable[[Meanwhile], str], runs: int
 ) -> None:
@@ -172,10 +187,12 @@ def test_the_commit_is_found_by_bisection_while_others_get_on(
         hear(mission, event)
         if isinstance(event, Observed):
             waited_for.append(scene.journal.is_held(merge_stream("main")))
+        elif isinstance(event, StepEnded) and event.key == "make#1":
+            waited_for.clear()
         elif isinstance(event, Returned):
             raise Interrupted("that is all")
 
     scene.watcher.event = event  # type: ignore[method-assign]
     gone_back(scene, happens, [MINE, NOT_MINE])
-    the_merge_the_base_and_the_merge_again, main_alone = [True] * 3, [False]
-    assert waited_for == the_merge_the_base_and_the_merge_again + main_alone + [False] * runs
+    the_merge_twice, main_without_it = [True] * 2, [False]
+    assert waited_for == the_merge_twice + main_without_it + [False] * runs

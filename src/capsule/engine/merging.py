@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -351,13 +352,13 @@ def _go_back(job: Job, why: str, candidate: Candidate, others: Mapping[str, str]
 def _others(work: _Work, candidate: Candidate) -> Mapping[str, str]:
     """Return the first commit since the work began that it does not go together with, found by bisection.
 
-    If there is none since, return those that sent it back before.
+    If it clashes with the commit it began from, return those that sent it back before.
     """
     state = work.job.state
     steps = work.trunk.steps(state.base, candidate.onto)
-    before_last = range(len(steps) - 1)  # on the last one it was tested
-    first = bisect_left(before_last, True, key=lambda number: work.clashes(candidate, steps[number].commit))
-    return {steps[first].name: steps[first].commit} if steps else state.met
+    commits = [state.base, *(step.commit for step in steps)]
+    first = bisect_left(commits[:-1], True, key=partial(work.clashes, candidate))  # it was tested on the last one
+    return {steps[first - 1].name: commits[first]} if first else state.met
 
 
 def _named(others: Mapping[str, str]) -> str:
