@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import Advanced, MissionStarted, Recorded, RunEnded, RunStarted, Spawned, StepBegun, StepEnded
+from capsule.core.event import (
+    Advanced,
+    MissionStarted,
+    Recorded,
+    RunEnded,
+    RunStarted,
+    Spawned,
+    StepBegun,
+    StepEnded,
+    Taken,
+)
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
 
@@ -134,6 +144,21 @@ def test_so_many_missions_are_run_at_the_same_time(shelf: Shelf, tmp_path: Path)
     assert shelf.merged() == sorted(NAMES)
     started = next(event for event in shelf.events("_queue") if isinstance(event, RunStarted))
     assert started.jobs == 3
+
+
+@pytest.mark.promise("commands.overlap")
+def test_an_item_that_names_the_file_of_a_mission_under_way_is_started_after_others(shelf: Shelf) -> None:
+    """The jug is more urgent than the pan. It comes at last all the same: overlap delays a start, and forbids none."""
+    both = {"description": "Change glaze.txt"}
+    rows = [row("cup", priority=0, **both), row("jug", priority=1, **both), row("pan", priority=2)]
+    shelf.beads.write_text("".join(rows))
+    shelf.commit("a glaze", **{"glaze.txt": "blue\n"})
+    begun = waits(f"[ -e {shelf.path}/.capsule/worktrees/pan ]")
+    shelf.plays({"cup": makes("cup", begun)})
+    said = shelf.capsule("run", "--jobs", "2")
+    assert said.code == 0, said
+    assert [event.mission for event in shelf.events("_queue") if isinstance(event, Taken)] == ["cup", "pan", "jug"]
+    assert shelf.merged() == ["cup", "jug", "pan"]
 
 
 @pytest.mark.promise("jobs.side-by-side")

@@ -92,6 +92,11 @@ class Race(Project):
         for name, commit in merged:
             assert self.git("diff", "--name-only", f"{commit}^1", commit) == name
 
+    def assert_never_both(self) -> None:
+        """No commit that main ever was at is red."""
+        for commit in self.git("rev-list", "--first-parent", "main").split():
+            assert not {"left", "right"} <= {*self.git("ls-tree", "--name-only", commit).split()}
+
     def trailers(self, commit: str) -> dict[str, str]:
         rows = self.git("log", "-1", "--format=%(trailers:only,unfold)", commit).splitlines()
         return {name: value for name, _, value in (row.partition(": ") for row in rows)}
@@ -256,9 +261,7 @@ def test_a_red_batch_is_halved_until_the_one_is_found_that_is_red(race: Race, tm
     assert parked in (["left"], ["right"]), [race.words(name) for name in names]
     race.assert_every_merge_was_tested(names)
     race.assert_merged_once([name for name in names if name not in parked])
-    for commit in race.git("rev-list", "--first-parent", "main").split():
-        held = race.git("ls-tree", "--name-only", commit).split()
-        assert not {"left", "right"} <= {*held}
+    race.assert_never_both()
     other = next(name for name in ("left", "right") if name not in parked)
     returned = [event for event in race.events(parked[0]) if isinstance(event, Returned)]
     assert returned and all(other in event.why for event in returned)
@@ -282,6 +285,26 @@ def test_several_are_tested_at_the_same_time_each_on_those_before_it(race: Race,
     race.assert_merged_once(names)
     assert len(race.merges()) == 6
     assert max(map(int, (tmp_path / "at-once").read_text().split())) >= 2
+
+
+@pytest.mark.promise("merge-queue.train", "merge-queue.named")
+@pytest.mark.parametrize("batch", ["1", "2"])
+def test_a_red_one_in_a_train_goes_back_and_those_behind_it_are_merged(race: Race, tmp_path: Path, batch: str) -> None:
+    names, room = ["left", "one", "right", "two", "zero"], tmp_path / "room"
+    room.mkdir()
+    race.write("tests/test_slow.sh", "sleep 0.4\n")
+    again = [makes("true"), makes("true")]
+    race.set_up(names, {n: {"make": [makes(meets(room, 5), f"touch {n}", COMMIT), *again]} for n in names})
+    race.always |= {"CAPSULE_EXECUTION__GATES": "2", "CAPSULE_MERGE__BATCH": batch}
+    codes = race.run_all(names)
+    parked = [name for name, code in codes.items() if code]
+    assert parked in (["left"], ["right"]), [race.words(name) for name in names]
+    race.assert_every_merge_was_tested(names)
+    race.assert_merged_once([name for name in names if name not in parked])
+    race.assert_never_both()
+    returned = {name: [e for e in race.events(name) if isinstance(e, Returned)] for name in names}
+    assert [name for name in names if returned[name]] == parked
+    assert {other for event in returned[parked[0]] for other in event.others} == {"left", "right"} - {*parked}
 
 
 @pytest.mark.promise("merge-queue.asked-again")
