@@ -8,6 +8,7 @@ import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from capsule.journals.sqlite import SqliteJournal
 from capsule.system.lock import FileLock
 
 from .backlog_project import STAMP, BacklogProject, blocked, unchanged
-from .conftest import Project, assert_clear
+from .conftest import Project, assert_clear, begin
 
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 PLANNED = ("PRD", "TECH_RESEARCH", "DESIGN", "SPEC")
@@ -198,13 +199,30 @@ def test_add_works_while_a_mission_runs(a_backlog: BacklogProject) -> None:
 # ---- committed, or not
 
 
+@pytest.mark.promise("backlog.user-file")
 def test_other_changes_in_the_tree_stay_out_of_the_commit(a_backlog: BacklogProject) -> None:
+    a_backlog.write("README", "as it was\n")
+    a_backlog.commit("a file")
+    a_backlog.write("README", "edited\n")
+    a_backlog.write("staged.txt", "staged\n")
+    a_backlog.git("add", "staged.txt")
     a_backlog.write("mine.txt", "mine\n")
-    before = a_backlog.head()
-    answer = a_backlog.say("add", "One")
-    assert answer == (0, "WRK-001  One\n", "not committed: 1 other change in the tree\n")
-    assert a_backlog.head() == before
-    assert a_backlog.item().title == "One"
+    others = a_backlog.status()
+    assert a_backlog.say("add", "One") == (0, "WRK-001  One\n", "")
+    assert a_backlog.git("show", "--format=%s", "--name-only", "HEAD").split("\n\n") == [
+        "[WRK-001][ADD] One",
+        "BACKLOG.yaml",
+    ]
+    assert a_backlog.status() == others
+
+
+def test_the_first_commit_of_a_repository_with_files_is_left_to_the_user(tmp_path: Path) -> None:
+    project = BacklogProject(begin(tmp_path / "shop").path, tmp_path)
+    project.write("README", "hello\n")
+    project.say("init")
+    answer = project.say("add", "One")
+    assert answer == (0, "WRK-001  One\n", "not committed: the repository has files, but no commit yet\n")
+    assert project.git("for-each-ref", "refs/heads") == "" and project.item().title == "One"
 
 
 def test_what_was_only_saved_is_committed_with_the_next_change(a_backlog: BacklogProject) -> None:

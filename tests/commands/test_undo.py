@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from capsule.core.event import MovedByHand
@@ -42,6 +44,50 @@ def test_what_a_verb_did_is_taken_back(committed: BacklogProject, words: tuple[s
     assert committed.subjects()[-1] == f"[{words[1]}][UNDO] {subject}" and committed.status() == ""
     for worklog in (committed.path / "_worklog").glob("*.md"):
         assert "Item" not in worklog.read_text()
+
+
+@pytest.mark.promise("commands.undo")
+def test_other_changes_in_the_tree_do_not_matter(committed: BacklogProject) -> None:
+    committed.write("untracked.txt", "x\n")
+    committed.say("add", "Alpha")
+    before = committed.backlog.read_bytes()
+    assert committed.say("hold", "WRK-004", "later") == (0, "WRK-004 is on hold: later\n", "")
+    assert committed.say("undo").out.startswith("Undone: [WRK-004][HOLD] later\n")
+    assert committed.backlog.read_bytes() == before
+    assert committed.status() == "?? untracked.txt"
+
+
+@pytest.mark.promise("commands.undo")
+def test_an_uncommitted_worklog_is_not_overwritten(committed: BacklogProject) -> None:
+    committed.say("complete", "WRK-001")
+    worklog = next((committed.path / "_worklog").glob("*.md"))
+    worklog.write_text(worklog.read_text() + "\nA note of mine.\n")
+    with unchanged(committed):
+        name = worklog.relative_to(committed.path)
+        assert_clear(committed.say("undo"), 1, f"{name} has changes that are not committed", "git commit")
+
+
+@pytest.mark.promise("commands.undo")
+def test_what_was_not_committed_is_put_away_by_the_command_that_is_named(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-003", "--title=Third")
+    before = committed.backlog.read_bytes()
+    committed.say("complete", "WRK-001", "--no-commit")
+    with unchanged(committed):
+        refused = committed.say("undo")
+    command = refused.err.partition("put them away: ")[2].strip()
+    subprocess.run(command, shell=True, cwd=committed.path, env=committed.environment(), check=True)
+    assert (committed.backlog.read_bytes(), committed.status()) == (before, "")
+    assert committed.say("undo").out.startswith("Undone: [WRK-003][EDIT]")
+
+
+@pytest.mark.promise("commands.undo")
+def test_undo_waits_for_a_branch_and_for_a_merge_under_way(committed: BacklogProject) -> None:
+    committed.say("hold", "WRK-001", "--reason=later")
+    (committed.path / ".git/MERGE_HEAD").write_text(committed.head() + "\n")
+    assert_clear(committed.say("undo"), 1, "a merge is under way", "Finish it first: git merge")
+    (committed.path / ".git/MERGE_HEAD").unlink()
+    committed.git("checkout", "-q", "--detach")
+    assert_clear(committed.say("undo"), 1, "HEAD is detached", "git switch")
 
 
 @pytest.mark.promise("commands.undo")

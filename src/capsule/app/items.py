@@ -1,8 +1,8 @@
 """Lock an item while a person changes it, and record the change.
 
-Beads are only changed through their tracker. A change to a backlog is committed if the tree is otherwise clean, and a
-running mission is told that a person made it: an unannounced change during a step may be the agent's, and would be
-reverted.
+Beads are only changed through their tracker. A change to a backlog is committed with the tracker's own files alone,
+whatever else is changed in the tree, and a running mission is told that a person made it: an unannounced change during
+a step may be the agent's, and would be reverted.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def by_hand() -> str:
 def record(
     project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
-    """Commit, then save; only save if a commit would include other changes. Return warnings, too."""
+    """Commit, then save; only save if nothing can be committed now. Return warnings, too."""
     own = project.tracker.own_files()
     refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
     obstacle = "" if no_commit else why_not_committed(project.git, own)
@@ -154,22 +154,26 @@ def record(
 
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
-    """Say what prevents a commit of the backlog alone; '' if nothing does."""
+    """Say what prevents a commit of the tracker's own files; '' if nothing does."""
     going_on = under_way(git.git_dir, bisect=True)
     if going_on:
         return f"{going_on[0]} is under way"
     if not git.checked_out():
         return "HEAD is detached"
-    dirty = len(repository.dirty_paths(git, own_files))
-    return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
+    if not git.resolve("HEAD") and repository.dirty_paths(git, own_files):
+        return "the repository has files, but no commit yet"  # a mission would start without them
+    return ""
+
+
+def edited_tracker_files(project: Project) -> list[str]:
+    """List the tracker's own files that differ from the last commit."""
+    own = project.tracker.own_files()
+    return [path for path in repository.dirty_paths(project.git) if is_artefact(os.fsencode(path), own)]
 
 
 def uncommitted_tracker_files(project: Project) -> list[str]:
     """List the tracker's own files that differ from the last commit; none if it commits its changes itself."""
-    if project.tracker.traits.authoritative:
-        return []
-    own = project.tracker.own_files()
-    return [path for path in repository.dirty_paths(project.git) if is_artefact(os.fsencode(path), own)]
+    return [] if project.tracker.traits.authoritative else edited_tracker_files(project)
 
 
 def commit_tracker_files(project: Project, into: str) -> None:

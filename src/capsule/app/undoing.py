@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import PurePath
@@ -15,7 +16,16 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from capsule.adapters import CommittedTracker
-from capsule.app.items import COMMIT_TRACKER, ItemLock, by_hand, lock_item, record, refuse_verb, why_not_committed
+from capsule.app.items import (
+    COMMIT_TRACKER,
+    ItemLock,
+    by_hand,
+    edited_tracker_files,
+    lock_item,
+    record,
+    refuse_verb,
+    why_not_committed,
+)
 from capsule.app.missions import mission_state
 from capsule.core.assignment import Absent, Exists
 from capsule.core.errors import CapsuleError, Refused
@@ -25,6 +35,7 @@ from capsule.core.ledger import guarded, tagged
 from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git_objects import Commit, shown
+from capsule.workspaces.checkouts import under_way
 from capsule.workspaces.state_store import commit_files
 from capsule.workspaces.trees import is_artefact
 
@@ -132,19 +143,25 @@ _ELSE = "`git log` lists all changes; `git revert COMMIT` undoes any of them."
 
 
 def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
-    tracker, git = project.tracker, project.git
+    tracker = project.tracker
     if not tracker.traits.authoritative:
         there = tracker.traits.own_command("show", "ID", "", " ")
         refuse_verb(tracker, verb, f"Change it back with `capsule edit`, or in the tracker itself{there}.")
-    own = tracker.own_files()
-    obstacle = why_not_committed(git, own)
-    if obstacle:
-        raise Refused(f"Nothing can be committed now: {obstacle}.", "Commit or put it away first.")
-    file = own[0]
-    on_disk = project.root / file
-    if on_disk.is_file() and on_disk.read_bytes() != git.read_file(git.tree_in(git.resolve("HEAD")), file):
-        cause = f"{file} has changes that are not committed, so the last verb is not the last change."
-        raise Refused(cause, f'Commit them: git commit -m "{COMMIT_TRACKER}" {file}')
+    _refuse_what_prevents_a_commit(project)
+
+
+def _refuse_what_prevents_a_commit(project: Project) -> None:
+    git, own = project.git, project.tracker.own_files()
+    if obstacle := why_not_committed(git, own):
+        going_on = under_way(git.git_dir, bisect=True)
+        hint = f"Finish it first: {going_on[1]}" if going_on else "Choose a branch: git switch NAME"
+        raise Refused(f"Nothing can be committed now: {obstacle}.", hint)
+    if left := edited_tracker_files(project):
+        have = "has" if len(left) == 1 else "have"
+        cause = f"{', '.join(left)} {have} changes that are not committed, so the last verb is not the last change."
+        files = shlex.join(left)
+        commit = f'git add {files} && git commit -m "{COMMIT_TRACKER}" {files}'
+        raise Refused(cause, f"Commit them: {commit}; or put them away: git stash push -u {files}")
 
 
 def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int) -> Iterator[UndoableCommit]:

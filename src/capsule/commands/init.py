@@ -30,6 +30,7 @@ from capsule.catalog import Catalog
 from capsule.commands.arguments import commit_option, say, tell, warn
 from capsule.commands.init_questions import ask, with_settings
 from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.text import count
 from capsule.plain_files import parse_yaml, read_plain
 from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
@@ -96,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if IGNORE not in new and (project.root / IGNORE).read_bytes() != wanted[IGNORE]:
         new[IGNORE] = wanted[IGNORE]
     kept = _choose(project, wanted, new, chosen) if chosen else []
-    # Our own files count: a hand-written .gitignore that is not committed is not ours to commit.
-    obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
+    obstacle = "--no-commit" if args.no_commit else _why_not_committed(project)
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises without an identity
     needed = FOLDERS if BACKLOG in wanted or tracker == "auto" else FOLDERS[-1:]
@@ -125,6 +125,13 @@ def run(args: argparse.Namespace) -> int:
     has_items = BACKLOG not in wanted and not (project.root / BACKLOG).exists()
     say("Next: capsule status" if has_items else 'Next: capsule add "Describe the change in one line"')
     return 0
+
+
+def _why_not_committed(project: Project) -> str:
+    """Say what prevents a commit; other changes do: a hand-written .gitignore is not ours to commit."""
+    own = (BACKLOG, CONFIG)
+    dirty = len(dirty_paths(project.git, own))
+    return why_not_committed(project.git, own) or (f"{count(dirty, 'other change')} in the tree" if dirty else "")
 
 
 def _make(root: Path, folders: Sequence[str]) -> None:
