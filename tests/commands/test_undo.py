@@ -158,7 +158,7 @@ def test_a_reopening_is_taken_back_and_nothing_before_it(committed: BacklogProje
     committed.say("add", "Another")
     committed.say("complete", "WRK-003")
     committed.say("reopen", "WRK-003")
-    assert committed.say("undo").out.startswith("Undone: [WRK-003][REOPEN] ")
+    assert committed.say("undo").out.startswith("Undone: [WRK-003][REOPEN] Item 3\n")
     assert committed.ids() == ["WRK-001", "WRK-002", "WRK-004"]
     assert committed.say("undo").out.startswith("Undone: [WRK-003][ARCHIVE] ")
     assert committed.ids() == ["WRK-001", "WRK-002", "WRK-003", "WRK-004"]

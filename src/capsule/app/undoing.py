@@ -96,18 +96,15 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     if verb is None:
         raise Refused(f"No commit of this branch says how {item_id} left the backlog.", f"git log --grep={item_id}")
     files = {**_with_item(project, verb), **_without_entries(project, verb)}
-    message = f"{tagged(item_id, 'REOPEN', _words(verb) or verb.subject)}\n\n{_UNDID}{verb.commit}\n{_STEP}{by_hand()}"
+    title = _item_before(project, verb).title
+    message = f"{tagged(item_id, 'REOPEN', title)}\n\n{_UNDID}{verb.commit}\n{_STEP}{by_hand()}"
     commit_files(project.git, project.tracker.own_files(), files, message)
     return project.tracker.item(item_id)
 
 
 def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
     """Return the backlog with an archived item, as it was before."""
-    tracker, git = cast("CommittedTracker", project.tracker), project.git
-    then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
-    if verb.item not in then:
-        raise Refused(f"{verb.item} was not in the backlog before {verb.commit[:12]}.", f"git show {verb.commit[:12]}")
-    item = then[verb.item]
+    tracker, git, item = cast("CommittedTracker", project.tracker), project.git, _item_before(project, verb)
     plain = ("title", "description", "origin", "unblock_context", "created")
     values: dict[str, Value] = {
         **{name: getattr(item, name) for name in plain},
@@ -121,6 +118,15 @@ def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
     back = Exists(f"reopen/{verb.commit}", values, id=item.id)
     head = git.tree_in(git.resolve("HEAD"))
     return tracker.rewrite(lambda path: git.read_file(head, path), [back])[0]
+
+
+def _item_before(project: Project, verb: UndoableCommit) -> Item:
+    """Return the item as the backlog held it before the commit."""
+    tracker, git = cast("CommittedTracker", project.tracker), project.git
+    then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
+    if verb.item not in then:
+        raise Refused(f"{verb.item} was not in the backlog before {verb.commit[:12]}.", f"git show {verb.commit[:12]}")
+    return then[verb.item]
 
 
 def _without_entries(project: Project, verb: UndoableCommit) -> dict[str, bytes]:
