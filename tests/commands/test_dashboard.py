@@ -243,10 +243,10 @@ def test_what_is_on_disk_of_a_mission_that_has_halted(a_halted_mission: Project)
 
 def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: Project) -> None:
     hands = actions_for(open_project(str(a_halted_mission.path)))
-    refused = hands.do(["advance", ITEM])
+    refused = hands.do(["advance", ITEM], "")
     assert refused.code == 1
     assert refused.err.startswith("capsule: `capsule advance` is for the items of a backlog")
-    done = hands.do(["unblock", ITEM, "--notes", "try again"])
+    done = hands.do(["unblock", ITEM, "--notes", "try again"], "")
     assert (done.code, done.err) == (0, "")
     assert "resumes at execute with your notes" in done.out
 
@@ -257,9 +257,9 @@ def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
     hands = actions_for(open_project(str(a_repo.path)))
     for name in ("COLUMNS", "ROWS"):
         monkeypatch.setenv(name, "30")
-    assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
+    assert max(map(len, hands.do(["run", "--help"], "").out.splitlines()[-8:])) <= 45  # as anywhere else
     monkeypatch.setattr("capsule.commands.screen_actions.in_a_browser", lambda: True)
-    assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
+    assert max(map(len, hands.do(["run", "--help"], "").out.splitlines()[-8:])) > 45
 
 
 def test_of_a_long_worklog_the_end_is_read(a_repo: Repo) -> None:

@@ -26,6 +26,8 @@ from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Blocked, Item, Status, with_holders
 from capsule.core.merge_train import MergeSummary, MergeTrain
 from capsule.core.signal import Verdict
+from capsule.core.tracker_traits import BEADS_EDITS
+from capsule.trackers.backlog import BacklogTracker
 
 from .missions import DOING, NOT_GREEN, ONLY_TESTS, PID, RED, SENT_BACK, at, begun, ended, shown, started
 
@@ -41,7 +43,12 @@ class Scene(NamedTuple):
 
 
 def beads(*items: Item) -> Listing:
-    return Listing(tuple(with_holders({item.id: item for item in items}).values()), by_status=False, tracker="beads")
+    return Listing(
+        tuple(with_holders({item.id: item for item in items}).values()),
+        by_status=False,
+        tracker="beads",
+        edits=BEADS_EDITS,
+    )
 
 
 SHOP = (
@@ -169,7 +176,14 @@ def blocked() -> Scene:
     """A backlog: one waits for a decision, one for an answer, and a mission is parked."""
     views = (at_rest("WRK-002", "Delete old orders", parked()), at_work("WRK-001", "Sort the list", up_to("execute")))
     return Scene(
-        board(*views), Listing(BACKLOG, by_status=True, tracker="backlog", verbs=("advance", "approve", "triage"))
+        board(*views),
+        Listing(
+            BACKLOG,
+            by_status=True,
+            tracker="backlog",
+            verbs=("advance", "approve", "triage"),
+            edits=BacklogTracker.traits.edits,
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from capsule.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
 from capsule.core.board import Board
 from capsule.tui.dashboard import Dashboard
-from capsule.tui.dialogs import Confirm, FailedCommand
+from capsule.tui.dialogs import CommandOutput, Confirm
 from capsule.tui.rows import Rows
 from capsule.tui.screens import MissionScreen
 from tests.costs import LONG
@@ -70,7 +70,7 @@ class Stage:
         self.asked.append(mission)
         return DETAILS
 
-    def _do(self, words: Sequence[str]) -> CommandResult:
+    def _do(self, words: Sequence[str], _text: str) -> CommandResult:
         self.did.append(list(words))
         return self.answer
 
@@ -151,7 +151,7 @@ class Play:
         return isinstance(self.app.screen, Confirm) and self.app.screen.is_drawn
 
     def answers(self) -> bool:
-        return isinstance(self.app.screen, FailedCommand) and self.app.screen.is_drawn
+        return isinstance(self.app.screen, CommandOutput) and self.app.screen.is_drawn
 
     def lists(self) -> bool:
         """Nothing lies above the lists."""

@@ -16,7 +16,7 @@ from capsule.actions import VERBS
 from capsule.core.errors import CapsuleError
 from capsule.tui.answering import AnswerForm
 from capsule.tui.dashboard import Dashboard
-from capsule.tui.dialogs import Confirm, FailedCommand
+from capsule.tui.dialogs import CommandOutput, Confirm
 from capsule.tui.merges import mission_of
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
@@ -462,7 +462,7 @@ PRESSED: dict[type, set[str]] = {
     MissionScreen: {*MISSION_PAGES, *chain(*TURNS), "e"},
     Confirm: {*YESSES, *chain(*NOES)},
     AnswerForm: {"ctrl+s", "enter", "escape"},
-    FailedCommand: {*ANSWER_LEAVES},
+    CommandOutput: {*ANSWER_LEAVES},
     Reading: {*READING_LEAVES},
     Help: {*HELP_KEYS},
 }

@@ -9,7 +9,7 @@ from textual.content import Content
 from capsule.actions import BY_KEY, CommandResult, Details
 from capsule.core.event import Allowance
 from capsule.core.item import Item
-from capsule.tui.dialogs import FailedCommand, answer_lines
+from capsule.tui.dialogs import CommandOutput, answer_lines
 from capsule.tui.model import DashboardModel
 from capsule.tui.rows import Page
 from capsule.tui.screens import PAGES, Reading, cost_page
@@ -198,7 +198,7 @@ def test_a_run_that_could_not_even_say_why_is_pointed_to_a_terminal() -> None:
 
 def test_a_key_that_was_typed_before_an_answer_was_drawn_does_not_leave_it() -> None:
     async def act(on: Play) -> None:
-        on.app.push_screen(FailedCommand("capsule complete shop-2", CommandResult(1, err="capsule: no.")))
+        on.app.push_screen(CommandOutput("capsule complete shop-2", CommandResult(1, err="capsule: no.")))
         on.burst("\rq")
         await on.until(on.answers)
         await on.shows("capsule: no.")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from capsule.actions import BY_KEY, VERBS, CommandResult, How, Target, available
+from capsule.actions import BY_KEY, VERBS, CommandResult, How, Target, available, target_of
 from capsule.commands.arguments import parse
 from capsule.core.item import Item
 from capsule.tui.dialogs import Confirm
 from capsule.tui.screens import MissionScreen
 
-from .boards import Scene, blocked, busy, failing, idle
+from .boards import Scene, blocked, busy, failing, finished, idle
 from .missions import PID
 from .stage import Play, play
 
@@ -32,8 +32,20 @@ ORDERS: list[tuple[Callable[[], Scene], str, str, str, list[str]]] = [
     (blocked, "WRK-004", "a", "", ["advance", "WRK-004"]),
     (blocked, "WRK-004", "a", "build", ["advance", "WRK-004", "--to", "build"]),
     (blocked, "WRK-002", "A", "ok", ["approve", "WRK-002", "--notes", "ok"]),
+    (idle, "shop-2", "n", "Sort [it]", ["add", "Sort [it]"]),
+    (idle, "shop-2", "n", "-v", ["add", "--", "-v"]),
+    (idle, "shop-2", "i", "ideas.md", ["import", "ideas.md"]),
+    (idle, "shop-2", "E", "!", ["edit", "shop-2", "--title", "Say thank you!"]),
+    (idle, "shop-2", "E", "\t0\t\t\tui, big", ["edit", "shop-2", "--priority", "0", "--tag", "ui", "--tag", "big"]),
+    (blocked, "WRK-004", "E", "\thigh", ["edit", "WRK-004", "--impact", "high"]),
+    (idle, "shop-2", "d", "shop-1.1.1 shop-1", ["depend", "shop-2", "--on", "shop-1.1.1", "--on", "shop-1"]),
+    (idle, "shop-1.1.2", "d", "\tshop-1.1.1", ["depend", "shop-1.1.2", "--off", "shop-1.1.1"]),
+    (idle, "shop-2", "H", "legal looks", ["hold", "shop-2", "--reason", "legal looks"]),
+    (failing, "shop-1.1.1", "o", "", ["reopen", "shop-1.1.1"]),
+    (blocked, "WRK-004", "z", "", ["undo"]),
 ]
-VERB_KEYS = {key for _, _, key, _, _ in ORDERS} | {"s"}
+VERB_KEYS = {key for _, _, key, _, _ in ORDERS} | {"s", "Z"}
+_TYPED = {" ": "space", "\t": "tab"}
 YESSES = ("enter", "y")
 NOES = (("escape",), ("n",), ("right", "enter"), ("l", "left", "h", "enter"))
 """The last two by way of the other button."""
@@ -46,9 +58,9 @@ async def order(on: Play, item: str, key: str, answer: str, words: list[str]) ->
     await on.press(key)
     await on.until(on.asks)
     assert isinstance(on.app.screen, Confirm)
-    await on.press(*("space" if letter == " " else letter for letter in answer))
+    await on.press(*(_TYPED.get(letter, letter) for letter in answer))
     await on.shows("$ capsule")
-    assert on.app.screen.verb.words(on.app.screen.target, answer) == words
+    assert on.app.screen.verb.words(on.app.screen.target, on.app.screen.answers) == words
     did = on.stage.began if BY_KEY[key].how is How.START else on.stage.did
     before = len(did)
     await on.press("enter")
@@ -78,7 +90,10 @@ def test_every_verb_is_in_the_table_of_orders() -> None:
 @pytest.mark.parametrize("words", [words for *_, words in ORDERS], ids=" ".join)
 def test_every_command_line_is_one_that_capsule_understands(words: list[str]) -> None:
     args = parse(words[0], words[1:])
-    assert args.item in (words[1:2], words[1] if len(words) > 1 else None)  # many verbs take several
+    if words[0] in ("add", "import"):
+        assert words[-1] == (args.title if words[0] == "add" else args.file)
+    else:
+        assert args.item in (words[1:2], words[1] if len(words) > 1 else None)  # many verbs take several
 
 
 def test_stopping_asks_whoever_holds_the_mission_or_the_run() -> None:
@@ -227,7 +242,54 @@ def test_verbs_work_on_an_open_mission_too() -> None:
 
 def test_an_id_that_is_no_id_can_be_told_to_no_command() -> None:
     hostile = Target(id="--project-dir=/elsewhere", item=Item(id="--project-dir=/elsewhere", title="x"))
-    assert [verb.key for verb in available(hostile)] == ["R"]
+    assert [verb.key for verb in available(hostile)] == ["n", "R", "i"]
+
+
+@pytest.mark.promise("screens.actions")
+def test_a_form_without_a_change_is_not_sent_and_says_so() -> None:
+    async def act(on: Play) -> None:
+        await on.go_to("shop-2")
+        for key, leave in (("E", "escape"), ("d", "escape")):
+            await on.press(key)
+            await on.confirm()
+            await on.shows("change something first")
+            assert on.asks()
+            await on.press(leave)
+            await on.until(on.lists)
+        assert not on.asked_to_do_anything
+
+    play(idle(), act)
+
+
+@pytest.mark.promise("screens.actions")
+def test_how_to_revert_a_merge_is_shown_until_it_is_left() -> None:
+    async def act(on: Play) -> None:
+        on.stage.answer = CommandResult(0, "This reverts it:\n  git switch main && git revert -m 1 feedc0ffee01\n")
+        await on.press("4")
+        await on.go_to("shop-2")
+        await on.press("Z")
+        await on.confirm()
+        await on.until(on.answers)
+        await on.shows("$ capsule undo shop-2", "git revert -m 1 feedc0ffee01")
+        await on.press("escape")
+        await on.until(on.lists)
+        assert on.stage.did == [["undo", "shop-2"]]
+
+    play(finished(), act)
+
+
+def test_only_what_works_is_offered() -> None:
+    def keys(scene: Scene, item: str) -> str:
+        return "".join(verb.key for verb in available(target_of(*scene, item)))
+
+    assert keys(blocked(), "WRK-002") == "uAnRxEdcCiz", "a decision: to run or to hold it is refused"
+    assert keys(blocked(), "WRK-004") == "rnREdHacCiz"
+    assert keys(failing(), "shop-1.1.1") == "runRxoEdHcCi"
+    assert keys(idle(), "shop-1.1.2") == "nREdHcCi", "it waits for another item"
+    assert keys(finished(), "shop-2") == "nRZi", "beads reopens what is done"
+    gone = blocked()._replace(board=finished().board)
+    assert keys(gone, "shop-2") == "nRoZiz", "it left the backlog"
+    assert keys(busy(), "shop-2") == "snRxi"
 
 
 def test_one_who_runs_somewhere_else_cannot_be_stopped_from_here() -> None:

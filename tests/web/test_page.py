@@ -283,3 +283,51 @@ def test_two_hundred_connections_and_slow_readers_stop_nobody(a_backlog: Backlog
             return one.recv(12) == b"HTTP/1.1 200"
 
     assert eventually(has_room), "a stream ends with its reader"
+
+
+# ---- what is offered
+
+
+def _offered(page: str) -> list[str]:
+    """The commands that an item's page links, and those of its answers."""
+    return re.findall(r"/command/([\w-]+)\?item=", page) + re.findall(r'action="[^"]+/answer/[^/]+/([\w-]+)"', page)
+
+
+@pytest.mark.promise("screens.actions")
+def test_an_item_page_offers_what_works_and_nothing_twice(a_backlog: BacklogProject, serve: Serve) -> None:
+    a_backlog.hold({"title": "Paint it", **blocked()}, {"title": "Ready", "status": "ready"})
+    server = serve(a_backlog)
+    asked = _offered(server.page("item/WRK-001"))
+    assert {"answer", "close", "edit", "depend"} <= {*asked}
+    assert not {"run", "unblock", "approve", "hold", "advance", "reopen"} & {*asked}
+    assert len(asked) == len({*asked})
+    assert {"run", "edit", "depend", "hold", "advance", "complete", "close"} == {*_offered(server.page("item/WRK-002"))}
+    for page in ("board", "items"):
+        assert {"add", "import", "run", "undo"} <= {*re.findall(r'/command/(\w+)"', server.page(page))}
+
+
+@pytest.mark.promise("screens.actions")
+def test_a_failed_item_offers_no_run_that_is_refused(a_halted_mission: Project, serve: Serve) -> None:
+    offered = _offered(serve(a_halted_mission).page(f"item/{ITEM}"))
+    assert {"abort", "try-again"} <= {*offered}
+    assert not {"unblock", "reopen"} & {*offered}
+    assert ("run" in offered) == (a_halted_mission.capsule("run", ITEM, "--dry-run").code == 0)
+
+
+@pytest.mark.promise("screens.actions")
+def test_an_item_that_is_done_says_how_its_merge_is_reverted(a_merged_mission: Project, serve: Serve) -> None:
+    server = serve(a_merged_mission)
+    assert "undo" in _offered(server.page(f"item/{ITEM}"))
+    form = {**server.form(f"command/undo?item={ITEM}", "command/undo"), "item": ITEM}
+    done = str(server.send("command/undo", form)[0].headers["Location"]).removeprefix(server.enter()[0])
+    assert eventually(lambda: "git revert" in _words(server.page(done)))
+
+
+@pytest.mark.promise("screens.forms")
+def test_a_list_is_pasted_and_imported(a_backlog: BacklogProject, serve: Serve) -> None:
+    server = serve(a_backlog)
+    form = {**server.form("command/import", "command/import"), "file": "- Sort it\n  by surname\n- -v $(x)\n"}
+    assert server.send("preview/command/import", form)[1] == "capsule import -"
+    assert server.send("command/import", form)[0].status == 303
+    assert eventually(lambda: len(a_backlog.ids()) == 2)
+    assert [a_backlog.item(name).title for name in a_backlog.ids()] == ["Sort it", "-v $(x)"]

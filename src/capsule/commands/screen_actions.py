@@ -38,7 +38,7 @@ def actions_for(project: Project) -> DashboardActions:
         look=watcher.look,
         items=lambda: listing_of(project),
         details=lambda mission: details_of(project, mission),
-        do=lambda words: _do(project, words),
+        do=lambda words, text: _do(project, words, text),
         start=lambda words: _start(project, words),
         stop=lambda stream, pid: _stop(project, stream, pid),
     )
@@ -46,7 +46,8 @@ def actions_for(project: Project) -> DashboardActions:
 
 def listing_of(project: Project) -> Listing:
     tracker = open_tracker(project)
-    return Listing(tuple(tracker.under("")), tracker.traits.by_status, tracker.name, tracker.traits.verbs)
+    traits = tracker.traits
+    return Listing(tuple(tracker.under("")), traits.by_status, tracker.name, traits.verbs, traits.edits)
 
 
 def details_of(project: Project, mission: str) -> Details:
@@ -114,12 +115,12 @@ def _remove_tab_size() -> None:
             os.environ.pop(name, None)
 
 
-def _do(project: Project, words: Sequence[str]) -> CommandResult:
+def _do(project: Project, words: Sequence[str], text: str) -> CommandResult:
     _remove_tab_size()
     done = subprocess.run(
         [sys.executable, "-P", "-m", "capsule", *words],
         cwd=project.root,
-        stdin=subprocess.DEVNULL,
+        input=text.encode(errors="replace"),
         capture_output=True,
         umask=of_the_user(),
         start_new_session=True,  # a confirmed action is completed even if the terminal goes away

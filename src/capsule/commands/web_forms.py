@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from capsule.commands.arguments import ITEM_ID, parser_for
 from capsule.commands.verbs import GROUPS
 from capsule.web.forms import Field, Form, Kind
@@ -32,6 +34,10 @@ _COMMON = {
     "impact",
     "size",
 }
+_ON_STDIN = {
+    ("import", "file"): ("List", "a Markdown list, CSV with a column `title`, or the JSON of `gh issue list`"),
+}
+"""Arguments that name a file: the browser sends its text. By command and argument: label and help."""
 _LONG = ("TEXT", "WHY", "NOTES")
 
 
@@ -47,7 +53,7 @@ def forms() -> Mapping[str, Form]:
 
 def _form(name: str, group: str, says: str) -> Form:
     parser = parser_for(name)
-    fields = list(_fields(parser))
+    fields = [_with_text(name, field) for field in _fields(parser)]
     common = [field for field in fields if field.required or not field.option or field.name in _COMMON]
     return Form(
         verb=name,
@@ -59,6 +65,13 @@ def _form(name: str, group: str, says: str) -> Form:
         starts=name in _STARTING,
         changes=name not in _SHOWING,
     )
+
+
+def _with_text(verb: str, field: Field) -> Field:
+    if (verb, field.name) not in _ON_STDIN:
+        return field
+    label, says = _ON_STDIN[verb, field.name]
+    return replace(field, label=label, help=says, kind=Kind.TEXT, stdin=True)
 
 
 def _fields(parser: argparse.ArgumentParser) -> Iterator[Field]:

@@ -41,7 +41,7 @@ from capsule.reports.style import printable
 from capsule.tui import drawing
 from capsule.tui.answering import AnswerForm
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
-from capsule.tui.dialogs import Confirm, Dialog, FailedCommand
+from capsule.tui.dialogs import CommandOutput, Confirm, Dialog
 from capsule.tui.inbox import KEYS
 from capsule.tui.lines import find_run
 from capsule.tui.merges import mission_of
@@ -187,10 +187,10 @@ class Dashboard(CapsuleApp[None]):
             strip.styles.height = len(running)
         strip.read(running)
         drawing.put(main.query_one("#top", Static), self.model.top(width))
-        drawing.put(main.query_one("#keys", Static), self.model.keys(rows.key))
+        drawing.put(main.query_one("#keys", Static), self.model.keys(rows.key, width))
         for screen in self.screen_stack[1:]:
             if isinstance(screen, MissionScreen):
-                screen.looked(self.model.board, self.model.keys(screen.mission, opened=True))
+                screen.looked(self.model.board, self.model.keys(screen.mission, width, opened=True))
             elif isinstance(screen, Reading):
                 screen.fill()
 
@@ -362,23 +362,25 @@ class Dashboard(CapsuleApp[None]):
             self.notify(printable(refusal), severity="warning", timeout=_REFUSAL, markup=False)
             return
 
-        def answered(answer: str | None) -> None:
-            if answer is not None:
-                self._do(verb, target, answer)
+        def answered(answers: Sequence[str] | None) -> None:
+            if answers is not None:
+                self._do(verb, target, answers)
 
         self._put_above(Confirm(verb, target), answered)
 
-    def _do(self, verb: DashboardVerb, target: Target, answer: str) -> None:
-        words, line = verb.words(target, answer), verb.line(target, answer)
+    def _do(self, verb: DashboardVerb, target: Target, answers: Sequence[str]) -> None:
+        words, line = verb.words(target, answers), verb.line(target, answers)
         if verb.how is How.START:
             self._start(words, line)
             return
         stop = verb.how is How.STOP
-        work = partial(self.actions.stop, target.stream, target.pid or 0) if stop else partial(self.actions.do, words)
+        work = (
+            partial(self.actions.stop, target.stream, target.pid or 0) if stop else partial(self.actions.do, words, "")
+        )
 
         def came(got: CommandResult | CapsuleError) -> None:
             self._refresh_at_once()
-            self._tell(line, got)
+            self._tell(line, got, stays=verb.how is How.READ)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
@@ -421,7 +423,7 @@ class Dashboard(CapsuleApp[None]):
             self._refresh_at_once()
             self._tell(line, got)
 
-        if not self._beside.ask(f"answer {question.id}", partial(self.actions.do, words), came):
+        if not self._beside.ask(f"answer {question.id}", partial(self.actions.do, words, ""), came):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
@@ -447,11 +449,11 @@ class Dashboard(CapsuleApp[None]):
         self._looking.soon()
         self._read_at_once()
 
-    def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
-        """Show what a command printed; `aside` shows it without taking the screen."""
+    def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False, stays: bool = False) -> None:
+        """Show what a command printed; `aside` shows it without taking the screen, `stays` until it is left."""
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
-        if said.code and not aside:
-            self._put_above(FailedCommand(line, said))
+        if stays or (said.code and not aside):
+            self._put_above(CommandOutput(line, said))
             return
         words = printable(said.err if said.code else said.out).strip()[:_LONGEST_TOAST]
         severity: Severity = "error" if said.code else "information"

@@ -51,8 +51,8 @@ class Dialog(ModalScreen[Result]):
         return key.time > self._drawn_at
 
 
-class Confirm(Dialog[str | None]):
-    """Show the command line, ask for missing values, and for a yes. None is a no."""
+class Confirm(Dialog[tuple[str, ...] | None]):
+    """Show the command line, ask for its values, and for a yes. None is a no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "no"),
@@ -64,30 +64,40 @@ class Confirm(Dialog[str | None]):
     def __init__(self, verb: DashboardVerb, target: Target) -> None:
         super().__init__()
         self.verb, self.target = verb, target
+        self._asks = verb.asked_of(target)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(text(self.verb.question.replace("{}", self.target.id or "this run"), STRONG), markup=False)
-            if self.verb.asks:
-                yield Static(text(self.verb.asks.label, FAINT), id="asks", markup=False)
-                yield Input(max_length=_LONGEST_ANSWER)
-            yield Static(self._command(""), id="command", markup=False)
-            with Horizontal():
+            if len(self._asks) == 1:
+                yield from self._field(0, compact=False)
+            else:
+                for number in range(len(self._asks)):
+                    with Horizontal(classes="field"):
+                        yield from self._field(number, compact=True)
+            yield Static(self._command(), id="command", markup=False)
+            with Horizontal(id="buttons"):
                 yield Button("OK (Enter)", variant="primary", id="yes", compact=True)
                 yield Button("Cancel (Esc)", id="no", compact=True)
 
+    def _field(self, number: int, *, compact: bool) -> ComposeResult:
+        asked = self._asks[number]
+        yield Static(text(asked.label, FAINT), id=f"asks-{number}", markup=False)
+        present = asked.present(self.target)
+        yield Input(present, max_length=_LONGEST_ANSWER, compact=compact, select_on_focus=number > 0)
+
     def on_mount(self) -> None:
-        if self.verb.asks:
-            self.query_one(Input).focus()
+        if self._asks:
+            self.query(Input).first().focus()
 
     def open_to_answers(self) -> None:
         """Show the buttons now that they work."""
-        self.query_one(Horizontal).visible = True
-        if not self.verb.asks:
+        self.query_one("#buttons").visible = True
+        if not self._asks:
             self.set_focus(self.query_one("#yes"))
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one("#command", Static).update(self._command(event.value))
+    def on_input_changed(self) -> None:
+        self.query_one("#command", Static).update(self._command())
 
     def on_input_submitted(self) -> None:
         self.action_yes()
@@ -99,23 +109,30 @@ class Confirm(Dialog[str | None]):
         if self.focused is not None and self.focused.id == "no":
             self.action_no()
             return
-        answer = self.query_one(Input).value.strip() if self.verb.asks else ""
-        if self.verb.asks and self.verb.asks.required and not answer:
-            asked = row(text(self.verb.asks.label, FAINT), text("  required", UNSURE))
-            self.query_one("#asks", Static).update(asked)
+        number = self.verb.unanswered(self.target, self.answers)
+        if number >= 0:
+            asked = row(text(self._asks[number].label, FAINT), text("  required", UNSURE))
+            if self.verb.needs_one:
+                asked = text("change something first", UNSURE)
+            self.query_one(f"#asks-{number}", Static).update(asked)
             return
-        self.dismiss(answer)
+        self.dismiss(self.answers)
 
     def action_no(self) -> None:
         self.dismiss(None)
 
-    def _command(self, answer: str) -> Content:
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(each.value.strip() for each in self.query(Input))
+
+    def _command(self) -> Content:
+        answers = self.answers if self.is_mounted else ()
         on = {How.START: "  Runs in the background.", How.STOP: "  Progress is kept."}.get(self.verb.how, "")
-        return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answer.strip()), 300), text(on, FAINT))
+        return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answers), 300), text(on, FAINT))
 
 
-class FailedCommand(Dialog[None]):
-    """The output of a command that failed."""
+class CommandOutput(Dialog[None]):
+    """The output of a command, until it is left."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave")]
 
@@ -130,6 +147,7 @@ class FailedCommand(Dialog[None]):
             yield Static(text("Esc back", FAINT), markup=False)
 
     def on_mount(self) -> None:
+        self.set_class(self._said.code != 0, "-failed")
         page = self.query_one(Page)
         page.focus()
         self.call_after_refresh(self._fill, page)

@@ -6,7 +6,7 @@ lines that fit. A colour always comes with a word or a sign.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from textual.content import Content
 from textual.style import Style
@@ -75,6 +75,17 @@ def tab(words: str, action: str, style: str) -> Content:
 def hint(key: str, word: str, action: str) -> Content:
     """Draw a key and what it does; a click on it does the same."""
     return link(row(text(key, f"{BUSY} bold"), f" {word}  "), action)
+
+
+def as_many(hints: Sequence[Content], room: int) -> list[Content]:
+    """Return the first hints, as many as fit."""
+    shown = []
+    for each in hints:
+        room -= each.cell_length
+        if room < 0:
+            break
+        shown.append(each)
+    return shown
 
 
 def block(lines: Iterable[Content]) -> Content:

@@ -68,8 +68,14 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
 
 def doable(target: Target, width: int) -> list[Content]:
     """Return the keys with an action for this item."""
-    verbs = [verb for verb in available(target) if not verb.label]
-    return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
+    lines: list[str] = []
+    for verb in available(target):
+        words = f"{verb.key} {verb.name}"
+        if verb.of_item and lines and len(lines[-1]) + 2 + len(words) <= width:
+            lines[-1] += f"  {words}"
+        elif verb.of_item:
+            lines.append(words)
+    return [text(fit(line, width), FAINT) for line in lines]
 
 
 def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:

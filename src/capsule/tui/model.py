@@ -195,7 +195,7 @@ class DashboardModel:
         key = merges.mission_of(key)
         run = lines.find_run(self.board, key)
         if run:
-            return Target(stream=run.stream, pid=run.pid)
+            return Target(stream=run.stream, pid=run.pid, verbs=self._listing.verbs if self._listing else ())
         return target_of(self.board, self._listing or Listing(), key)
 
     def question_page(self, question: Question, width: int, *, answered: bool = False) -> list[Content]:
@@ -252,11 +252,12 @@ class DashboardModel:
         words = next((words for words in overviews(self.board) if len(words) <= room), "")
         return drawing.both_ends(left, text(words), width)
 
-    def keys(self, key: str, *, opened: bool = False) -> Content:
+    def keys(self, key: str, width: int, *, opened: bool = False) -> Content:
+        """Draw the keys that do something here, as many as fit; the help has them all."""
         if self.view == INBOX and not opened:
             question = self.question(key)
             always = [drawing.hint(*hint) for hint in _LISTED[1:]]
-            return row(*(asked.hints(question) if question else []), *always)
+            return row(*drawing.as_many([*(asked.hints(question) if question else []), *always], width))
         hints = [drawing.hint(*hint) for hint in (_OPENED if opened else _LISTED)]
         hints += [drawing.hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
-        return row(*hints)
+        return row(*drawing.as_many(hints, width))

@@ -43,6 +43,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = False
     is_item: bool = False
     """It is the id of an item."""
+    stdin: bool = False
+    """Its text is passed on stdin, and a dash for it."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,13 +87,20 @@ def words_of(form: Form, values: Values) -> list[str]:
             raise Faulty(f"{field.label}: required.")
         if field.kind is Kind.FLAG:
             options += [field.option] if given else []
+        elif field.stdin:
+            others += ["-"] * bool(given)
         elif field.option:
             for value in given:
                 options += [f"{field.option}={value}"] if value.startswith("-") else [field.option, value]
         else:
             others += given
-    dashed = any(value.startswith("-") for value in others)
+    dashed = any(value.startswith("-") and value != "-" for value in others)
     return [form.verb, *options, "--", *others] if dashed else [form.verb, *others, *options]
+
+
+def stdin_of(form: Form, values: Values) -> str:
+    """Return the text that the command reads from stdin."""
+    return "".join(text for field in form.every_field if field.stdin for text in _values(field, values))
 
 
 def command_line(words: Sequence[str]) -> str:

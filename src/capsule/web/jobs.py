@@ -26,6 +26,7 @@ class Job(msgspec.Struct, kw_only=True):
 
     name: str
     words: tuple[str, ...]
+    stdin: str = ""
     starts: bool = False
     pid: int = 0
     result: CommandResult | None = None
@@ -59,8 +60,8 @@ class Jobs:
     def busy(self) -> bool:
         return sum(job.result is None for job in self._known.values() if not job.starts) >= MOST_AT_A_TIME
 
-    def begin(self, words: Sequence[str], *, starts: bool) -> Job:
-        job = Job(name=secrets.token_urlsafe(8), words=tuple(words), starts=starts)
+    def begin(self, words: Sequence[str], stdin: str = "", *, starts: bool) -> Job:
+        job = Job(name=secrets.token_urlsafe(8), words=tuple(words), stdin=stdin, starts=starts)
         self._known[job.name] = job
         over = (name for name, each in self._known.items() if each.result)
         while len(self._known) > MOST_JOBS and (oldest := next(over, "")):
@@ -73,7 +74,7 @@ class Jobs:
 
     async def _do(self, job: Job) -> None:
         try:
-            job.result = await self._crew.do(lambda: self._actions.do(job.words))
+            job.result = await self._crew.do(lambda: self._actions.do(job.words, job.stdin))
         except (CapsuleError, OSError) as fault:
             job.result = _failed(fault)
         self._ended()

@@ -17,7 +17,7 @@ from aiohttp.http import HttpProcessingError
 from capsule.pages.environment import HERE, render
 from capsule.web.actions import WebActions
 from capsule.web.admission import Answer, Asked, Keys, Served, Session, judge
-from capsule.web.forms import LONGEST_TEXT, TOO_LONG, Faulty, command_line, tidy, words_of
+from capsule.web.forms import LONGEST_TEXT, TOO_LONG, Faulty, command_line, stdin_of, tidy, words_of
 from capsule.web.jobs import Jobs
 from capsule.web.live import Live, Stream
 from capsule.web.pages import Page
@@ -230,7 +230,7 @@ class Server:
             return self._html(request, self._views.command(verb, sent, str(fault)))
         if "show" in sent:
             return self._html(request, self._views.command(verb, sent, line=command_line(words)))
-        return self._begin(request, words, starts=form.starts)
+        return self._begin(request, words, stdin_of(form, sent), starts=form.starts)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if isinstance(sent := await self._sent(request), web.Response):
@@ -254,11 +254,11 @@ class Server:
         form = self.actions.forms.get(words[0])
         return self._begin(request, words, starts=bool(form and form.starts))
 
-    def _begin(self, request: web.Request, words: Sequence[str], *, starts: bool) -> web.Response:
+    def _begin(self, request: web.Request, words: Sequence[str], stdin: str = "", *, starts: bool) -> web.Response:
         """Run the shown command, and redirect to its result; from now on the form leads there, too."""
         if self._jobs.busy:
             return self._html(request, missing("Too many commands are under way. Wait for one to end.", 503))
-        job = self._jobs.begin(words, starts=starts)
+        job = self._jobs.begin(words, stdin, starts=starts)
         led_to = f"/{self.keys.room}/done/{job.name}"
         request[_SESSION].seals.remember(request[_FORM], led_to)
         return _lead(led_to)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from capsule.actions import Details, Target, available, target_of
+from capsule.actions import DashboardVerb, Details, available, target_of, target_of_none
 from capsule.core.board import Board
 from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError
@@ -48,6 +48,8 @@ COLUMNS = (
 )
 _ALWAYS = (MissionStatus.NEEDS_YOU, MissionStatus.RUNNING, MissionStatus.READY, MissionStatus.DONE)
 """Columns that are shown even if empty."""
+_ANSWERS = ("unblock", "approve", "reopen")
+"""Actions that an answer replaces."""
 _KEYS = Page(title="Keyboard", nav="keys", parts=(Part(id="keys", template="web/keys.html", key=""),), is_live=False)
 _OVER_A_RUN = "The journal has no such run any more."
 
@@ -142,7 +144,12 @@ class Views:
             for status, cards in _by_status(now).items()
             if cards or status in _ALWAYS
         ]
-        part = Part(id="board", template="web/board.html", values={"columns": columns}, key=now.number)
+        part = Part(
+            id="board",
+            template="web/board.html",
+            values={"columns": columns, "verbs": self._general(now)},
+            key=now.number,
+        )
         return Page(title="Board", nav="board", parts=(part,))
 
     def _items(self, now: Snapshot, words: str, first: int) -> Page:
@@ -161,6 +168,7 @@ class Views:
             "missions": now.missions,
             "tracker": now.listing.tracker,
             "base": int(now.listing.by_status),
+            "verbs": self._general(now),
         }
         search = Part(id="search", template="web/search.html", values={"words": words}, key=words)
         part = Part(id="items", template="web/items.html", values=values, key=(now.number, words, first))
@@ -192,11 +200,17 @@ class Views:
         title = view.title if view else item.title if item else ""
         return Page(title=f"{name}: {title}", nav="items", parts=parts)
 
-    def _verbs(self, now: Snapshot, name: str) -> list[tuple[str, str]]:
-        """Return the commands that fit an item, each with its description."""
-        target: Target = target_of(now.board, now.listing, name)
-        fitting = [verb for verb in available(target) if verb.word in self._actions.forms and not verb.label]
-        return [(verb.word, verb.says) for verb in fitting]
+    def _verbs(self, now: Snapshot, name: str) -> list[DashboardVerb]:
+        """Return the actions that fit an item, but those that its question offers with its answers."""
+        question = self.question(name)
+        answered = {*_ANSWERS, *(answer.verb for answer in question.answers)} if question else set()
+        fitting = available(target_of(now.board, now.listing, name))
+        return [verb for verb in fitting if verb.of_item and verb.word not in answered]
+
+    @staticmethod
+    def _general(now: Snapshot) -> list[DashboardVerb]:
+        """Return the actions that are about no item."""
+        return [verb for verb in available(target_of_none(now.listing)) if not verb.of_item]
 
     async def _changes(self, now: Snapshot, name: str, first: int) -> Page:
         view = now.missions.get(name)
