@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,18 +14,21 @@ import pytest
 from tests.conftest import Repo
 from tests.costs import eventually
 from tests.live.browser import Browser, browser
-from tests.live.test_browser import ITEM, TITLE, _keep, _merges, _served, project
+from tests.live.missions import DISHONEST
+from tests.live.test_browser import ITEM, TITLE, _environment, _keep, _merges, _served, project
 
 __all__ = ["project"]
 _MISSION = 300.0
 _QUESTION = "Which of the two layouts is meant?\n\nThe customer wrote: as in the old shop."
 _ADDED = "Show the sum in words"
 _FAULTS = """
+document.querySelectorAll("pre").forEach((text) => { text.style.maxHeight = "2rem"; });
 axe.run(document).then((found) => JSON.stringify({
   passes: found.passes.length,
   faults: found.violations.map((one) => [one.id, one.help, one.nodes.map((node) => node.html.slice(0, 200))]),
 }))
 """
+"""Every text is made longer than its box: whoever has no mouse has to be able to scroll it."""
 
 
 @pytest.fixture
@@ -130,6 +135,23 @@ def asking(chromium: Path, a_backlog_that_asks: Repo, tmp_path: Path) -> Iterato
 
 
 @pytest.fixture
+def told(chromium: Path, a_finished_run: Repo, tmp_path: Path) -> Iterator[Browser]:
+    """The page of a project where a run has merged two items, one of them with a surviving mutant."""
+    with _served(a_finished_run) as address, browser(chromium, tmp_path) as page:
+        page.go(address)
+        page.until_it_reads("Nothing waits for you.")
+        yield page
+
+
+@pytest.fixture
+def a_finished_run(project: Repo) -> Repo:
+    words = [sys.executable, "-m", "capsule", "run", "--no-tui"]
+    env = _environment(project.path.parent)
+    subprocess.run(words, cwd=project.path, env=env, check=True, capture_output=True)
+    return project
+
+
+@pytest.fixture
 def a_backlog_that_asks(project: Repo) -> Repo:
     """A backlog beside the demo's beads, with a question, and words that would break a page."""
     items = [
@@ -167,15 +189,40 @@ def test_a_question_is_answered_where_it_is_read(asking: Browser, project: Repo)
 @pytest.mark.promise("screens.page", "screens.everybody")
 def test_no_page_keeps_anybody_out(asking: Browser, axe_core: str) -> None:
     """axe-core finds nothing, nothing is wider than the screen, and the tree of a screen reader has what it needs."""
-    room, found = _room(asking), []
     paths = ("", "board", "items", "item/WRK-001", "item/WRK-002", "runs", "merges", "commands", "keys")
-    for path in (*paths, "command/add", "command/run", "command/answer?item=WRK-001", "items?q=nothing"):
+    forms = ("command/add", "command/run", "command/edit?item=WRK-001", "command/import", "items?q=nothing")
+    assert _faults_of(asking, (*paths, *forms, "command/answer?item=WRK-001"), axe_core) == []
+
+
+@pytest.mark.promise("screens.page", "screens.everybody")
+def test_no_page_of_what_was_done_keeps_anybody_out(told: Browser, axe_core: str) -> None:
+    room = _room(told)
+    told.go(f"{room}runs")
+    told.until_it_reads("ended")
+    run = str(told.value("document.querySelector('main h2 a').href")).removeprefix(room)
+    paths = ("board", "items", "merges", "runs", run, f"item/{ITEM}")
+    mission = [f"item/{DISHONEST}{page}" for page in ("", "/changes", "/logs", "/worklog")]
+    assert _faults_of(told, (*paths, *mission, _sent(told, f"command/undo?item={DISHONEST}")), axe_core) == []
+
+
+def _sent(page: Browser, form: str) -> str:
+    """Send it, and return where it led to."""
+    room = _room(page)
+    page.go(room + form)
+    page.click_on("form.verb button.main")
+    page.until_it_reads("git revert")
+    return page.address().removeprefix(room)
+
+
+def _faults_of(page: Browser, paths: Iterable[str], axe_core: str) -> list[str]:
+    room, found = _room(page), []
+    for path in paths:
         for scheme in ("light", "dark"):
             for width in (1280, 390):
-                asking.prefers(scheme)
-                asking.resize(width, 844)
-                found += [f"{path} {scheme} {width}: {fault}" for fault in _faults(asking, room + path, axe_core)]
-    assert found == []
+                page.prefers(scheme)
+                page.resize(width, 844)
+                found += [f"{path} {scheme} {width}: {fault}" for fault in _faults(page, room + path, axe_core)]
+    return found
 
 
 def _faults(page: Browser, address: str, axe_core: str) -> list[object]:
