@@ -48,6 +48,41 @@ def test_each_state_of_a_project_has_a_next_command(tmp_path: Path) -> None:
     assert next_of(project) == "capsule questions"
 
 
+@pytest.mark.promise("commands.overview")
+def test_a_project_without_a_commit_is_committed_first(tmp_path: Path) -> None:
+    project = BacklogProject(begin(tmp_path / "shop").path, tmp_path)
+    assert next_of(project) == "capsule init --ask"
+    (project.path / "README").write_text("x\n")
+    assert next_of(project) == 'git add -A && git commit -m "First commit"'
+    project.say("init")
+    project.say("add", "One")
+    assert next_of(project) == 'git add -A && git commit -m "First commit"'
+    refused = project.run()
+    assert refused.err == 'capsule: This repository has no commits yet.\n  git add -A && git commit -m "First commit"\n'
+
+
+@pytest.mark.promise("commands.overview")
+def test_no_run_is_named_that_uncommitted_changes_would_stop(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.write("README", "edited\n")
+    with nothing_changes(a_backlog):
+        answer = a_backlog.say()
+    assert answer.out.endswith(
+        "next: git status\n"
+        "      shows 1 uncommitted change, such as README: commit first, or: capsule run --allow-dirty\n"
+    )
+    assert "uncommitted changes: README" in a_backlog.run().err
+    a_backlog.settings("workspace: {publish: merge}")
+    assert next_of(a_backlog) == "capsule run"
+
+
+def test_after_the_last_item_the_report_is_named(tmp_path: Path, a_backlog: BacklogProject) -> None:
+    assert a_backlog.say().out.endswith("      adds the first item\n")
+    a_backlog.add()
+    assert a_backlog.run().code == 0
+    assert a_backlog.say().out.endswith("      adds one more; `capsule report` shows what was done\n")
+
+
 def test_what_failed_was_interrupted_or_is_over_is_told(a_project: Project) -> None:
     a_project.play({"test-writer": [said("ERROR", "no network")]})
     assert a_project.run().code == 2

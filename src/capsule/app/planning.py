@@ -14,7 +14,7 @@ from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.event import MissionStarted
-from capsule.core.item import Status
+from capsule.core.item import Item, Status
 from capsule.core.state import MissionState, apply
 from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
@@ -207,6 +207,14 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
         hint = "Commit them, or use --allow-dirty: it leaves your edits alone, and asks where work would change them."
         raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
+
+
+def uncommitted_before(project: Project, item: Item) -> list[str]:
+    """List the uncommitted changes that keep a run from starting with this item."""
+    base = project.git.resolve("HEAD")
+    if not base or not choose_workflow(project, item, words_at(project, base)).publishes_steps:
+        return []
+    return repository.dirty_paths(project.git, project.tracker.own_files())
 
 
 def check_agents(plan: MissionPlan, services: Services) -> None:

@@ -102,8 +102,9 @@ def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
         yield
     finally:
         try:
-            main = into or repository.main_branch(project.git, project.settings.project.main)
-            commit_tracker_files(project, main)
+            if project.git.resolve("HEAD"):  # else the run's own error says that there is no commit
+                main = into or repository.main_branch(project.git, project.settings.project.main)
+                commit_tracker_files(project, main)
         except CapsuleError as fault:
             run.tell(f"note: the tracker's files are not committed: {fault.message}")
         except OSError as fault:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from capsule.app.inbox import questions_of
+from capsule.app.planning import uncommitted_before
 from capsule.commands.arguments import say
 from capsule.commands.item_table import ADD
 from capsule.commands.watching import JournalWatcher
@@ -23,8 +24,12 @@ from capsule.reports.style import Style, clean
 from capsule.system.git import NotARepository
 from capsule.system.process import SupervisorClient
 from capsule.wiring import agent_maker
+from capsule.workspaces.repository import dirty_paths
 
+Advice = tuple[str, str]
+"""A command, and what it does."""
 _MOST = 5
+_INIT = "capsule init --ask", "asks three questions; `capsule doctor` checks what is here"
 _NO_PROJECT = """\
 Capsule runs coding agents in a git repository, and merges what is proven. There is none around this directory.
   capsule demo                            shows it on a project of its own, in half a minute
@@ -43,7 +48,7 @@ def run(_: argparse.Namespace) -> int:
     name = f"{clean(project.root.name)}, on {project.branch or 'no branch'}"
     if not has_tracker(project):
         say(f"{name}: nothing to work on yet.")
-        _say_next("capsule init --ask", "asks three questions; `capsule doctor` checks what is here")
+        _say_next(*(_first_commit(project, "capsule init --ask") or _INIT))
         return 0
     items = project.tracker.under("")
     board = JournalWatcher(project).look()
@@ -56,20 +61,29 @@ def run(_: argparse.Namespace) -> int:
     questions = questions_of(project, board)
     for line in _lines(entries, questions):
         say(line)
-    command, what = _next(entries, questions, items)
-    if command.startswith("capsule run") and (lacking := _missing_agent(project)):
-        command, what = "capsule doctor", f"tells how to install the agent: {lacking}"
-    _say_next(command, what)
+    _say_next(*_next(project, entries, questions, began=bool(items or board.missions)))
     return 0
 
 
-def _missing_agent(project: Project) -> str:
-    """Say why the chosen agent cannot be started, without starting it; '' if it can."""
+def _first_commit(project: Project, then: str) -> Advice | None:
+    """Advise the first commit, if there is none yet and files to commit."""
+    if project.git.resolve("HEAD") or not dirty_paths(project.git):
+        return None
+    return 'git add -A && git commit -m "First commit"', f"makes the commit that work starts from; then: {then}"
+
+
+def _run(project: Project, item: Item | None, advice: Advice) -> Advice:
+    """Advise what a run of this item needs first; this advice if it needs nothing."""
     try:
         agent_maker(project.settings, project.root, SupervisorClient(), None)("", "").check()
     except CapsuleError as fault:
-        return clean(fault.message)
-    return ""
+        return "capsule doctor", f"says how to install the agent: {clean(fault.message)}"
+    if first := _first_commit(project, advice[0]):
+        return first
+    if item and (dirty := uncommitted_before(project, item)):
+        changes = f"{count(len(dirty), 'uncommitted change')}, such as {clean(dirty[0])}"
+        return "git status", f"shows {changes}: commit first, or: {advice[0]} --allow-dirty"
+    return advice
 
 
 def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> Iterator[str]:
@@ -89,21 +103,22 @@ def _lines(entries: Sequence[OutlineEntry], questions: Sequence[Question]) -> It
         yield f"  and {len(questions) - _MOST} more: capsule questions"
 
 
-def _next(entries: Sequence[OutlineEntry], questions: Sequence[Question], items: Sequence[Item]) -> tuple[str, str]:
-    """Return the most helpful command, and its description."""
+def _next(project: Project, entries: Sequence[OutlineEntry], questions: Sequence[Question], *, began: bool) -> Advice:
+    """Advise the most helpful command."""
     by_status = {status: [each for each in entries if each.status is status] for status in MissionStatus}
     if questions:
         whose = questions[0].id if len(questions) == 1 else f"all {len(questions)}"
         return "capsule questions", f"shows {whose} in full, with the commands that answer"
     if by_status[MissionStatus.RUNNING]:
         return "capsule dashboard", "watches and controls them"
-    if by_status[MissionStatus.STOPPED]:
-        return f"capsule run {by_status[MissionStatus.STOPPED][0].key}", "resumes it where it was"
-    if by_status[MissionStatus.READY]:
-        return "capsule run", "works through what is ready; `capsule status` lists it"
+    stopped, ready = by_status[MissionStatus.STOPPED], by_status[MissionStatus.READY]
+    if stopped:
+        return _run(project, stopped[0].item, (f"capsule run {stopped[0].key}", "resumes it where it was"))
+    if ready:
+        return _run(project, ready[0].item, ("capsule run", "works through what is ready; `capsule status` lists it"))
     if by_status[MissionStatus.WAITING]:
         return "capsule explain", "explains what each item waits for"
-    return ADD, "adds the first item" if not items else "adds one more"
+    return ADD, "adds one more; `capsule report` shows what was done" if began else "adds the first item"
 
 
 def _say_next(command: str, what: str) -> None:
