@@ -21,6 +21,8 @@ from tests import warm
 from tests.costs import LONG
 from tests.system.fake_sandbox_exec import FakeSandboxExec
 
+from .backlog_project import BacklogProject
+
 BEAD = '{"id": "demo-1", "title": "A task", "status": "open", "priority": 1, "issue_type": "task"}\n'
 AT = "2026-01-05T09:00:00Z"
 
@@ -116,16 +118,16 @@ def test_the_test_command_is_tried(healthy: Path, a_repo: Any, path_with_claude:
 CASE = "import unittest\nclass A(unittest.TestCase):\n    def test_a(self): "
 PASSES = "    def test_b(self): pass\n"
 UNUSABLE = {
-    "no test passes": (f"{CASE}self.fail()", "known", "wrong", "1 of them red", "where no test passes"),
+    "no test passes": (f"{CASE}self.fail()", "known", "wrong", "1 of them red", "while no test passes"),
     "a file cannot be loaded": ("import no_such", "known", "wrong", "test_it cannot be loaded", "does not start"),
-    "no red is allowed": (f"{CASE}self.fail()\n{PASSES}", "strict", "wrong", "1 of them red", "where a test fails"),
+    "no red is allowed": (f"{CASE}self.fail()\n{PASSES}", "strict", "wrong", "1 of them red", "while a test fails"),
     "all are skipped": (f"{CASE}self.skipTest('x')", "known", "warning", "none of them passed", "first tests"),
     "it is killed": (
         f"{CASE}import os; os.kill(os.getpid(), 9)",
         "known",
         "warning",
-        "was ended by SIGKILL",
-        "Try it again",
+        "was killed by SIGKILL",
+        "Try again",
     ),
 }
 
@@ -298,6 +300,18 @@ def test_a_project_without_tracker_tests_or_commits_is_told_so(tmp_path: Path, p
     found = findings(tmp_path / "new", PATH=path_with_claude)
     assert (found["main"]["state"], found["tracker"]["state"]) == ("missing", "missing")
     assert found["main"]["found"] == "the repository has no commit yet"
+    assert 'git add -A && git commit -m "First commit"' in found["main"]["hint"]
+
+
+def test_uncommitted_changes_that_would_stop_a_run_are_a_warning(a_backlog: BacklogProject) -> None:
+    a_backlog.write("README", "edited\n")
+    assert "checkout" not in findings(a_backlog.path), "nothing is to be run"
+    a_backlog.add()
+    found = findings(a_backlog.path)["checkout"]
+    assert (found["state"], found["found"]) == ("warning", "1 uncommitted change, such as README: no run starts")
+    assert found["hint"] == "Commit first, or: `capsule run --allow-dirty`"
+    a_backlog.settings("workspace: {publish: merge}")
+    assert "checkout" not in findings(a_backlog.path)
 
 
 def test_no_test_command_is_a_warning(a_repo: Any, path_with_claude: str) -> None:

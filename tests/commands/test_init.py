@@ -49,7 +49,7 @@ def test_init_creates_correct_directory_structure_and_files(an_empty_repository:
     assert "prefix: WRK" in (project.path / ".capsule/config.yaml").read_text()
     for name in MADE:
         assert f"made   {name}\n" in answer.out
-    assert answer.out.endswith('Next: capsule add "Describe the change in one line"\n')
+    assert answer.out.endswith('next: capsule add "Describe the change in one line"\n')
 
 
 @pytest.mark.promise("004-commands.init")
@@ -83,6 +83,7 @@ def test_init_is_safe_to_repeat(an_empty_repository: BacklogProject) -> None:
     again = project.say("init", "--prefix=WRK")
     assert again.code == 0
     assert "made" not in again.out
+    assert again.out.endswith("next: capsule status\n")
     assert (project.head(), [(project.path / name).read_bytes() for name in MADE]) == before
 
 
@@ -208,7 +209,7 @@ def test_init_names_what_is_uncommitted_also_the_second_time(
     for _ in range(2):
         answer = project.say(*words)
         assert answer.code == 0
-        assert f"{named}  {helps} && git commit\n" in answer.out
+        assert f'{named}  {helps} && git commit -m "Settings for Capsule"\n' in answer.out
     project.git(*helps.split()[1:])
     project.git("commit", "-q", "-m", "A backlog")
     assert "uncommitted" not in project.say(*words).out

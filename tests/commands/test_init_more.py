@@ -88,7 +88,7 @@ def test_a_project_for_github_has_settings_and_no_backlog(a_bare_project: Backlo
     answer = a_bare_project.say("init", "--tracker", "github")
     assert (answer.code, answer.err) == (0, "")
     assert chosen(a_bare_project)[2] == "github" and not a_bare_project.backlog.exists()
-    assert answer.out.endswith("Next: capsule status\n")
+    assert answer.out.endswith("next: capsule status\n")
     again = a_bare_project.say("init")
     assert again.code == 0 and not a_bare_project.backlog.exists()
 

@@ -41,6 +41,7 @@ from functools import cached_property
 from pathlib import Path
 
 from capsule.adapters import Ran, Tracker
+from capsule.app.planning import uncommitted_before
 from capsule.app.running import home_for_notifications
 from capsule.app.skills import skill_names
 from capsule.catalog import Catalog, adapters
@@ -55,6 +56,7 @@ from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
 from capsule.core.test_report import TestReport
 from capsule.core.test_runs import colour_of, killed_by
+from capsule.core.text import count
 from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
@@ -415,7 +417,7 @@ def _repository(context: _Context) -> Iterator[Checked]:
             "main",
             "missing",
             "the repository has no commit yet",
-            "Missions start from a commit: `git add -A && git commit -m start` makes one.",
+            'Missions start from a commit. Make one: `git add -A && git commit -m "First commit"`',
         )
         return
     main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
@@ -454,7 +456,7 @@ def _prompt_files(words: Catalog, workflow: Workflow) -> str:
     rest = "all its prompts are built-in" if not own else f"its own prompts: {', '.join(own)}"
     held = any(phase.writes == EXAM for phase in workflow.phases)
     exam = "; its exam costs one more agent, and about four more runs of the tests" if held else ""
-    return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}{exam}"
+    return f"{count(len(workflow.phases), 'phase')}, from {where}; {rest}{exam}"
 
 
 def _tracker(context: _Context) -> Iterator[Checked]:
@@ -468,9 +470,12 @@ def _tracker(context: _Context) -> Iterator[Checked]:
         missing = tracker is None or isinstance(fault, PrerequisiteMissing)
         yield Checked("tracker", "missing" if missing else "wrong", fault.message, fault.hint, fix=fix)
         return
-    yield Checked("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
+    yield Checked("tracker", "ok", f"{tracker.name}, with {count(len(items), 'open item')}")
     for warning in tracker.warnings:
         yield Checked("tracker", "warning", warning)
+    if items and (dirty := uncommitted_before(project, items[0])):
+        found = f"{count(len(dirty), 'uncommitted change')}, such as {dirty[0]}: no run starts"
+        yield Checked("checkout", "warning", found, "Commit first, or: `capsule run --allow-dirty`")
     if tracker.name == "beads":
         yield _beads(tracker, items)
     elif tracker.name == "beads-file" and project.settings.tracker.name == "auto":
@@ -532,12 +537,12 @@ def _tried(policy: Policy, behind: str, ran: Ran) -> Checked:  # noqa: PLR0911 -
     said = f"`{policy.test}`"
     last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
     if ran.why in ("timeout", "idle"):
-        return Checked("tests", "ok", f"{said} was not finished after {TRIAL:.0f} s, so it is not known what it shows")
+        return Checked("tests", "ok", f"{said} did not finish in {TRIAL:.0f} s, so its result is unknown")
     if ran.why != "exited" or ran.exit_code in (126, 127) or _NO_RUNNER.search(ran.tail):
         return Checked("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
     if signal := killed_by(ran.exit_code, ran.tail):
-        found = f"{said} was ended by {signal}, so it is not known what it shows"
-        return Checked("tests", "warning", found, "Memory may have run short, or it was killed. Try it again.")
+        found = f"{said} was killed by {signal}, so its result is unknown"
+        return Checked("tests", "warning", found, "Memory may have run out. Try again: `capsule doctor`")
     if ran.report.errors or ran.report.results:
         return _by_name(policy, ran.report)
     colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
@@ -550,7 +555,7 @@ def _tried(policy: Policy, behind: str, ran: Ran) -> Checked:  # noqa: PLR0911 -
 
 def _by_name(policy: Policy, report: TestReport) -> Checked:
     """Report its tests by name, and whether a mission could start."""
-    found = f"`{policy.test}`: {len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
+    found = f"`{policy.test}`: {count(len(report.results), 'test')} by name"
     if report.errors:
         broken = ", ".join(error.where or "a file" for error in report.errors[:3])
         return Checked("tests", "wrong", f"{found}; {broken} cannot be loaded", _LOAD_FIRST)
@@ -569,10 +574,10 @@ def _by_name(policy: Policy, report: TestReport) -> Checked:
 TRIAL = 60.0
 """The time limit of the test command's trial, in seconds."""
 _NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
-_FIRST_TESTS = "A mission's first tests are run by it."
-_MEND_FIRST = "Fix it first: a mission does not start where no test passes."
-_LOAD_FIRST = "Fix it first: a mission does not start where tests cannot be loaded."
-_STRICT = "Fix it first: with `evidence.base: strict`, a mission does not start where a test fails."
+_FIRST_TESTS = "That is fine for a new project: it will run the first tests that a mission writes."
+_MEND_FIRST = "Fix it first: a mission does not start while no test passes."
+_LOAD_FIRST = "Fix it first: a mission does not start while tests cannot be loaded."
+_STRICT = "Fix it first: with `evidence.base: strict`, a mission does not start while a test fails."
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 

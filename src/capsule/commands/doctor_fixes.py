@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from capsule.commands.arguments import parse, say, tell
-from capsule.commands.init import CONFIG, IGNORE, ignoring
+from capsule.commands.init import CONFIG, IGNORE, SETTINGS_COMMIT, ignoring
 from capsule.commands.init_questions import installed_agents, with_settings
 from capsule.core.errors import UsageError
 from capsule.plain_files import parse_yaml, read_plain
@@ -23,7 +23,7 @@ from capsule.workspaces.repository import dirty_paths
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix: words that follow "would", and a function."""
+    """A fix: what it does, in words that begin with a verb, and a function."""
 
     words: str
     apply: Callable[[], None]
@@ -76,7 +76,7 @@ def agreed(fixes: Sequence[Fix], *, yes: bool) -> bool:
     """Show every fix, and ask whether to do them; without a terminal --yes is required."""
     say("Fixes:")
     for number, fix in enumerate(fixes, 1):
-        say(f"  {number}. would {fix.words}")
+        say(f"  {number}. {fix.words}")
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -92,4 +92,4 @@ def apply(fixes: Sequence[Fix], project: Project) -> None:
         tell(f"fixing: {fix.words}")
         fix.apply()
     if left := [path for path in dirty_paths(project.git) if path in (CONFIG, IGNORE)]:
-        say(f"uncommitted: {', '.join(left)}\n  git add {' '.join(left)} && git commit -m 'Settings for Capsule'")
+        say(f'uncommitted: {", ".join(left)}\n  git add {" ".join(left)} && git commit -m "{SETTINGS_COMMIT}"')

@@ -29,6 +29,7 @@ from capsule.app.skills import skill_file, skill_files
 from capsule.catalog import Catalog
 from capsule.commands.arguments import commit_option, say, tell, warn
 from capsule.commands.init_questions import ask, with_settings
+from capsule.commands.item_table import ADD
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.text import count
 from capsule.plain_files import parse_yaml, read_plain
@@ -46,6 +47,8 @@ CONFIG = ".capsule/config.yaml"
 IGNORE = ".gitignore"
 FOLDERS = ("_ideas", "_worklog", "changes", ".capsule")
 PROMPTS = Path(__file__).parent.parent / "prompts"
+SETTINGS_COMMIT = "Settings for Capsule"
+"""The message of a commit that a person makes of these files."""
 _LOCAL = (".env", ".env.*", "*.local", "*.local.*", "local.*", "local_settings.*", "secrets.*", "credentials.*")
 """Names of files that projects keep out of git because they differ from one machine to the next."""
 _MOST_NAMED = 5
@@ -115,15 +118,14 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        say(f"  git add {' '.join(sorted({_committable(path) for path in left}))} && git commit")
+        say(f'  git add {" ".join(sorted({_committable(path) for path in left}))} && git commit -m "{SETTINGS_COMMIT}"')
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
     if args.skills:
         _say_who_finds_skills(open_project(args.project_dir))
-    has_items = BACKLOG not in wanted and not (project.root / BACKLOG).exists()
-    say("Next: capsule status" if has_items else 'Next: capsule add "Describe the change in one line"')
+    say(f"next: {ADD if BACKLOG in new else 'capsule status'}")
     return 0
 
 
