@@ -34,6 +34,7 @@ from capsule.project import open_project
 from capsule.reports.words import run_sentence
 from tests.costs import LONG
 
+from . import conftest
 from .backlog_project import STAMP, BacklogProject, blocked
 from .backlog_script import HALF, SPEC, WHOLE, honest, says, stem, turn
 from .conftest import Script, assert_clear
@@ -151,6 +152,15 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
 
 @pytest.mark.slow
 @pytest.mark.promise("004-pipeline.blocked")
+def test_a_run_does_not_resume_what_it_began_itself(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workflow: {default: tdd}")
+    a_backlog.add()
+    a_backlog.play(conftest.honest(merge=[conftest.said("PASS")]))
+    said = a_backlog.run("--verify", "off")
+    assert said.code == 0 and "[5/5] publish PASS" in said.err, said
+    assert "Resuming" not in said.err
+
+
 def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
     a_backlog.add()

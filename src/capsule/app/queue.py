@@ -246,9 +246,9 @@ class _ProjectJobs:
         if self._tells_order and not self._taken:  # nothing can be refused any more
             _tell_all(self._run, [*_order_in_words(self.places({}), self._request.items or None)])
         earlier = self._states.pop(item.id, None)
-        self._taken.add(item.id)
         going_on = earlier is not None and earlier.under_way
-        at = _interrupted_at(item, earlier if going_on else None)
+        at = "" if item.id in self._taken else _interrupted_at(item, earlier if going_on else None)
+        self._taken.add(item.id)
         if at and self._run.form == PLAIN:
             self._run.tell(f"Resuming {item.id} at {at}")
         if self._campaign and not going_on:
