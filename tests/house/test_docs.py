@@ -198,7 +198,7 @@ def test_the_reference_is_up_to_date() -> None:
 @pytest.mark.slow
 @pytest.mark.promise("house.documents")
 def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
-    assert Reader(tmp_path).follow((ROOT / "docs/tutorial.md").read_text()) > 15
+    assert Reader(tmp_path).follow((ROOT / "docs/tutorial.md").read_text()) > 12
 
 
 def test_the_comparison_can_fail(tmp_path: Path) -> None:
