@@ -80,7 +80,7 @@ def _meant(name: str, words: list[str]) -> tuple[str, list[str]]:
 
 
 def _work(args: argparse.Namespace) -> int:
-    """Run a command that is as successful as its work, also where its summary cannot be printed."""
+    """Run a command that is as successful as its work, also where its output cannot be written."""
     stdout = sys.stdout
     output = LastingOutput(stdout)
     sys.stdout = output
@@ -90,7 +90,7 @@ def _work(args: argparse.Namespace) -> int:
     finally:
         sys.stdout = stdout
     if output.lost and not isinstance(output.lost, BrokenPipeError):
-        print(f"note: the summary could not be written: {output.lost.strerror}; see `capsule status`", file=sys.stderr)
+        print(f"note: not all output could be written: {output.lost.strerror}; see `capsule status`", file=sys.stderr)
     return code
 
 

@@ -20,19 +20,20 @@ class LastingOutput:
         try:
             return self._stream.write(text)
         except OSError as fault:
-            self._lose(fault)
+            self.lose(fault)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError as fault:
-            self._lose(fault)
+            self.lose(fault)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _lose(self, fault: OSError) -> None:
+    def lose(self, fault: OSError) -> None:
+        """Drop everything from now on."""
         self.lost = fault
         silence(self._stream)
 
