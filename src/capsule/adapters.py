@@ -79,7 +79,7 @@ class Tracker(Protocol):
         """
 
     def add(self, new: NewItem) -> str:
-        """Add an item and return its id; return the existing one with the same reference.
+        """Add an item and return its id; return the existing one with the same reference, its `origin`.
 
         Not for one that is changed by commits (`CommittedTracker`).
         """

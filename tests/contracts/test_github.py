@@ -267,6 +267,17 @@ def test_what_is_edited_keeps_what_the_issue_depends_on(tmp_path: Path) -> None:
         asked.change("GH-2", {"dependencies": ["GH-1"]})
 
 
+def test_text_that_is_added_to_a_description_keeps_what_github_hides(tmp_path: Path) -> None:
+    body = "Slow.<!-- of our template -->\n\nOn Mondays.\n<!-- end -->\n"
+    asked = tracker(tmp_path, {"number": 1, "body": body})
+    shown = asked.item("GH-1").description
+    asked.change("GH-1", {"description": f"{shown.rstrip()}\n\nFound by GH-2/make: also on Tuesdays."})
+    assert issue(tmp_path, 1)["body"] == f"{body.rstrip()}\n\nFound by GH-2/make: also on Tuesdays."
+    assert asked.item("GH-1").description == f"{shown.rstrip()}\n\n\nFound by GH-2/make: also on Tuesdays."
+    asked.change("GH-1", {"description": "Fast."})
+    assert issue(tmp_path, 1)["body"] == "Fast."
+
+
 def test_an_issue_is_held_by_its_label(tmp_path: Path) -> None:
     asked = tracker(tmp_path, {"number": 1})
     asked.change("GH-1", {"status": "blocked"})

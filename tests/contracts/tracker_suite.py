@@ -287,6 +287,7 @@ class TrackerContract:
         held = ("title", "description", "type", "priority", "tags", "dependencies")
         fields = [field for field in held if field not in self.has_no]
         item = tracker.item(name)
+        assert item.origin == new.reference, "by which it is found again"
         assert {field: getattr(item, field) for field in fields} == {field: getattr(new, field) for field in fields}
         assert item.status is Status.READY and name not in map(self.called, BY_ID) and tracker.knows(name)
 

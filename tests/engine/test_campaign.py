@@ -5,15 +5,16 @@ Missions here have one agent phase, so that a campaign of several takes a moment
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from capsule.adapters import ClaimedState, Order
+from capsule.adapters import ClaimedState, Order, Tracker
 from capsule.core.decide import Guardrails
 from capsule.core.errors import Refused
 from capsule.core.event import Advanced, Discovered, ParentClosed, Policy, RunEnded, Warned
@@ -23,8 +24,11 @@ from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import RunPlan, RunReport, work_through
 from capsule.services import Services
+from capsule.settings import GitHubOptions
 from capsule.trackers.memory import MemoryTracker
 
+from ..contracts import gh_projects
+from ..contracts.test_changing import OPENERS
 from .conftest import PASS, Scene, workflow
 
 STREAM = "_campaign-e"
@@ -355,3 +359,89 @@ def test_what_cannot_be_filed_is_a_warning_and_the_item_is_closed(epic: Scene) -
     assert warnings == ["1 follow-up was not put into the tracker: The tracker is full."]
     filed = [event.items for _, event in epic.journal.events("a") if isinstance(event, Discovered)]
     assert filed == [{"new-3": "Mend the lid"}]
+
+
+KNOWN = "a follow-up is known already, as floor"
+IN_THERE = f"{KNOWN}: its context is in the description there"
+
+
+def archive_warnings(scene: Scene, mission: str) -> list[str]:
+    return [warning for event in scene.ended(mission) for warning in event.outcome.warnings]
+
+
+@pytest.mark.promise("campaigns.known")
+def test_what_is_known_already_is_named_and_its_new_context_is_added_once(epic: Scene) -> None:
+    tasks = [Item(id=name, title=name, parent="e") for name in "ab"]
+    floor = Item(id="floor", title="SWEEP: the floor", description="Dusty.")
+    holding(epic, Item(id="e", title="E", type="epic"), *tasks, floor)
+    one = [{"title": "Sweep the floor", "context": "And sticky."}, {"title": "sweep, the floor", "context": "Dusty."}]
+    two = [{"title": "Sweep the floor", "context": "And sticky."}, "Sweep the floor!", "b"]
+    epic.plays({"a": makes("a", follow_ups=one), "b": makes("b", follow_ups=two)})
+    report = run(epic, file_discovered=True)
+    assert epic.tracker.item("floor").description == "Dusty.\n\nFound by a/make: And sticky."
+    assert archive_warnings(epic, "a") == [IN_THERE, IN_THERE]
+    assert archive_warnings(epic, "b") == [IN_THERE, KNOWN]
+    assert report.follow_ups == ["new-5"], "the item that a mission closes is not where to look for what is left"
+    assert not [event for _, event in epic.journal.events("a") if isinstance(event, Discovered)]
+
+
+def on_github(folder: Path, items: Sequence[Item]) -> Tracker:
+    rows = [{"number": n, "title": item.title, "labels": ["capsule"]} for n, item in enumerate(items, 1)]
+    return gh_projects.faked(folder, rows, GitHubOptions(repository=gh_projects.REPOSITORY))
+
+
+@pytest.mark.promise("campaigns.known")
+@pytest.mark.parametrize("opened", [*OPENERS.values(), on_github], ids=[*OPENERS, "github"])
+def test_every_tracker_has_what_was_found_about_a_known_item_once(
+    epic: Scene, opened: Callable[[Path, Sequence[Item]], Tracker]
+) -> None:
+    epic.root.joinpath("tracker").mkdir()
+    items = [Item(id=f"demo-{n}", title=title) for n, title in enumerate(("Pot", "Lid", "Sweep the floor"), 1)]
+    tracker: Any = opened(epic.root / "tracker", items)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
+    pot, lid, floor = (item.id for item in tracker.items())
+    follow_ups = [{"title": "Sweep the floor", "context": "Dusty."}, "Mend the handle"]
+    epic.plays({pot: makes("pot", follow_ups=follow_ups), lid: makes("lid", follow_ups=follow_ups)})
+    for name in (pot, lid):
+        epic.run(name, FLOW, file_discovered=True, verify="off")
+    titles = {item.title: item for item in tracker.items()}
+    assert sorted(titles) == ["Mend the handle", "Sweep the floor"] and len(tracker.items()) == 2
+    assert titles["Sweep the floor"].description.strip() == f"Found by {pot}/make: Dusty."
+    assert archive_warnings(epic, pot) == [f"a follow-up is known already, as {floor}{IN_THERE.removeprefix(KNOWN)}"]
+    handle = titles["Mend the handle"].id
+    assert archive_warnings(epic, lid)[1:] == [f"a follow-up is known already, as {handle}"]
+
+
+@pytest.mark.promise("campaigns.known")
+def test_what_a_mission_filed_before_it_was_killed_is_not_called_known(epic: Scene) -> None:
+    holding(epic, Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e"))
+    before = NewItem(title="Mend the lid", description="It leaks.", reference="capsule/a/make#1/0")
+    filed = epic.tracker.add(before)
+    epic.plays({"a": makes("a", follow_ups=NOTICED)})
+    assert run(epic, file_discovered=True).follow_ups == [filed, "new-4"]
+    assert archive_warnings(epic, "a") == []
+
+
+@pytest.mark.promise("campaigns.known")
+def test_a_tracker_that_changes_nothing_has_its_item_named(epic: Scene) -> None:
+    holding(epic, Item(id="a", title="A"), Item(id="floor", title="Sweep the floor"))
+    epic.tracker.traits = replace(epic.tracker.traits, edits=())
+    epic.plays({"a": makes("a", follow_ups=[{"title": "Sweep the floor", "context": "Dusty."}])})
+    epic.run("a", FLOW, file_discovered=True)
+    assert archive_warnings(epic, "a") == [KNOWN]
+    assert epic.tracker.item("floor").description == ""
+
+
+class Locked(MemoryTracker):
+    def change(self, item_id: str, values: Any) -> None:
+        raise Refused(f"{item_id} is locked.", "Unlock it.")
+
+
+@pytest.mark.promise("campaigns.known")
+def test_a_context_that_cannot_be_added_is_said_and_the_item_is_closed(epic: Scene) -> None:
+    tracker = Locked([Item(id="a", title="A"), Item(id="floor", title="Sweep the floor")])
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
+    epic.plays({"a": makes("a", follow_ups=[{"title": "Sweep the floor", "context": "Dusty."}])})
+    epic.run("a", FLOW, file_discovered=True)
+    assert archive_warnings(epic, "a") == [f"{KNOWN}; its context could not be added: floor is locked."]
+    assert tracker.item("a").status is Status.DONE

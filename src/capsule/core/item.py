@@ -125,7 +125,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def as_item(self, item_id: str) -> Item:
         """Return the item that a tracker creates from it."""
         kept = (name for name in self.__struct_fields__ if name in Item.__struct_fields__)
-        return Item(id=item_id, **{name: getattr(self, name) for name in kept})
+        return Item(id=item_id, origin=self.reference, **{name: getattr(self, name) for name in kept})
 
 
 Value = str | bool | list[str] | dict[str, str] | None
@@ -183,6 +183,23 @@ def twin_of(why: str) -> str:
 def found_by(origin: str, context: str) -> str:
     """Return the paragraph that tells in an item's description what the agent of another one found about it."""
     return f"Found by {origin}: " + re.sub(r"\n\s*\n", "\n", context.strip())
+
+
+_LONGEST_DESCRIPTION = 16_000
+"""A longer one gets no more findings."""
+
+
+def with_finding(description: str, origin: str, context: str) -> tuple[str, str]:
+    """Return the description of a known item with what another one's agent found about it, and words for where."""
+    added = found_by(origin, context) if context.strip() else ""
+    if not added:
+        return description, ""
+    there = ": its context is in the description there"
+    if context in description or added in description:
+        return description, there
+    if len(description) >= _LONGEST_DESCRIPTION:
+        return description, ", whose description has no room for its context"
+    return "\n\n".join(filter(None, (description.rstrip(), added))), there
 
 
 def as_asked(item: Item) -> Item:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import (
     Discovered,
@@ -21,8 +23,9 @@ from capsule.core.event import (
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.exam import joining
 from capsule.core.history import read_mission
-from capsule.core.item import NewItem
+from capsule.core.item import Item, NewItem, with_finding
 from capsule.core.ledger import MOST_FOLLOW_UPS
+from capsule.core.project_log import same_title
 from capsule.core.proven import proof_of
 from capsule.core.signal import FollowUp
 from capsule.core.state import MissionState
@@ -160,9 +163,9 @@ def _how_it_was_done(state: MissionState, services: Services) -> str:
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:
-    """Add the follow-ups that agents reported as items without a parent. Safe to repeat.
+    """Add the follow-ups that agents reported as items without a parent; name those that an open item has already.
 
-    What cannot be added is a warning; the mission's logs have it.
+    Safe to repeat. What cannot be added is a warning; the mission's logs have it.
     """
     state, services = job.state, job.services
     if not state.policy.file_discovered:
@@ -170,17 +173,20 @@ def file_discovered(job: Job) -> tuple[str, ...]:
     events = services.journal.events(state.mission)
     found = state_store_of(state, services).unfiled(noticed(event for _, event in events))
     filed: dict[str, str] = {}
+    remarks: list[str] = []
     fault = ""
+    known: dict[str, Item] | None = None
     for reference, follow_up in list(found.items())[:MOST_FOLLOW_UPS]:
-        title = services.redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip()
-        new = NewItem(
-            title=title,
-            description=services.redact(follow_up.context)[:_LONGEST_CONTEXT],
-            found_in=state.item.id,
-            reference=f"capsule/{state.mission}/{reference}",
-        )
+        new = _new_item(job, reference, follow_up)
+        title = same_title(new.title) or new.title
         try:
-            filed[services.tracker.add(new)] = title
+            known = _open_titles(job) if known is None else known
+            if title in known:
+                known[title], remark = _add_to_known(known[title], new, f"{state.item.id}/{reference}", services)
+                remarks.append(remark)
+                continue
+            added = services.tracker.add(new)
+            filed[added], known[title] = new.title, new.as_item(added)
         except Refused as refused:
             fault = f": {refused.message}"
         except CapsuleError as trouble:  # a tracker that hangs is not asked again
@@ -188,9 +194,45 @@ def file_discovered(job: Job) -> tuple[str, ...]:
             break
     if filed:
         job.note(Discovered(at=services.clock.now(), items=filed))
-    left = len(found) - len(filed)
+    left = len(found) - len(filed) - len(remarks)
     what = f"{left} follow-up{'s were' if left > 1 else ' was'} not put into the tracker"
-    return (f"{what}{fault or f', after the first {MOST_FOLLOW_UPS}'}",) if left else ()
+    return (*remarks, *([f"{what}{fault or f', after the first {MOST_FOLLOW_UPS}'}"] if left else []))
+
+
+def _new_item(job: Job, reference: str, follow_up: FollowUp) -> NewItem:
+    redact = job.services.redact
+    return NewItem(
+        title=redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip(),
+        description=redact(follow_up.context)[:_LONGEST_CONTEXT],
+        found_in=job.state.item.id,
+        reference=f"{_filed_by(job)}{reference}",
+    )
+
+
+def _filed_by(job: Job) -> str:
+    """Return the start of the references of all that this mission files."""
+    return f"capsule/{job.mission}/"
+
+
+def _open_titles(job: Job) -> dict[str, Item]:
+    """Return the open items by title, without the mission's own and what it has filed before a crash."""
+    others = (item for item in job.services.tracker.items() if item.id != job.state.item.id)
+    return {same_title(item.title) or item.title: item for item in others if not item.origin.startswith(_filed_by(job))}
+
+
+def _add_to_known(known: Item, new: NewItem, origin: str, services: Services) -> tuple[Item, str]:
+    """Add what is new to the description of an item that is known already; return the item, and what to say."""
+    said = f"a follow-up is known already, as {known.id}"
+    description, where = with_finding(known.description, origin.partition("#")[0], new.description)
+    if description == known.description:
+        return known, f"{said}{where}"
+    if "description" not in services.tracker.traits.edits:
+        return known, said
+    try:
+        services.tracker.change(known.id, {"description": description})
+    except CapsuleError as refused:
+        return known, f"{said}; its context could not be added: {refused.message}"
+    return replace(known, description=description), f"{said}{where}"
 
 
 def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:

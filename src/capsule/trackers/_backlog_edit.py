@@ -20,7 +20,7 @@ import msgspec
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import TrackerError
-from capsule.core.item import Status, found_by
+from capsule.core.item import Status, with_finding
 from capsule.core.project_log import same_title
 from capsule.trackers._backlog_page import BOM, LARGEST, BacklogPage, Field, documents_in, fields_of, number_of, opened
 
@@ -33,8 +33,6 @@ items: []
 """
 _IN_BLOCKS = ("description",)
 """Fields whose lines are kept as lines; everything else that has several goes in quotes."""
-_LONGEST_DESCRIPTION = 16_000
-"""The most text that is added to a known item."""
 _COMMENT = re.compile(r" *#[^\n]*\n?")
 _BLANK = re.compile(r"[ \t]*\r?\n")
 
@@ -167,17 +165,12 @@ class _Plan:
                 item = self._archived()[title]
                 self.known.append(f"a follow-up is not new, it was archived as {item}: {wanted.values['title']}")
             return
-        told, item = _meant(wanted.values.get("description")) or "", self._page.ids[number]
-        context = found_by(str(wanted.values.get("origin", "")), told) if told.strip() else ""
+        told, origin = _meant(wanted.values.get("description")) or "", str(wanted.values.get("origin", ""))
         held = self.changed.get(number, {}).get("description") or self._page.text_of(number, "description")
-        more = ": its context is in the description there" if context else ""
-        is_new = bool(context) and told not in held and context not in held
-        if is_new and len(held) < _LONGEST_DESCRIPTION:
-            added = f"{held.rstrip()}\n\n{context}" if held.strip() else context
-            self.changed.setdefault(number, {})["description"] = added
-        elif is_new:
-            more = ", whose description has no room for its context"
-        self.known.append(f"a follow-up is known already, as {item}{more}")
+        description, where = with_finding(held, origin, told)
+        if description != held:
+            self.changed.setdefault(number, {})["description"] = description
+        self.known.append(f"a follow-up is known already, as {self._page.ids[number]}{where}")
 
     def _title_of(self, item_id: str) -> str | None:
         """Return the title by which an item is known; None if there is no such item."""

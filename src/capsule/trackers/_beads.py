@@ -192,6 +192,7 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         priority=bead.priority if bead.priority in PRIORITIES else 2,
         parent=parent,
         blocked=Blocked(Status.READY, f"beads says {bead.status}", kind="") if status is Status.BLOCKED else None,
+        origin=bead.external_ref,
         tags=bead.labels,
         dependencies=waits_for,
         taken_by=taken_by(bead, us) if bead.assignee else "",

@@ -272,7 +272,8 @@ class GitHubTracker(BaseTracker):
             block = _OURS.search(issue.text)
             given = {"title": _title(str(values.get("title", "")))} if "title" in values else {}
             if "description" in values:
-                parts = [_cut(str(values["description"] or "")).rstrip("\n"), *([block[0].strip()] if block else [])]
+                text = _with_what_is_hidden(issue, item.description.rstrip(), str(values["description"] or ""))
+                parts = [_cut(text).rstrip("\n"), *([block[0].strip()] if block else [])]
                 given["body"] = "\n\n".join(filter(None, parts))
             add, remove = self._labels_to_change(issue, item, values)
             if values.get("status") == Status.BLOCKED:
@@ -373,6 +374,7 @@ class GitHubTracker(BaseTracker):
             blocked=blocked,
             taken_by=taken_by,
             parent=f"{PREFIX}{parents[issue.number]}" if issue.number in parents else "",
+            origin=_reference_of(issue),
             tags=tuple(label for label, low in zip(labels, folded, strict=True) if low not in meaning),
             dependencies=tuple(f"{PREFIX}{number}" for number in waits if number in chosen),
             created=issue.created_at or "",
@@ -554,6 +556,12 @@ def _body(new: NewItem) -> str:
         return text
     block = "\n".join((f"<!-- capsule: {cleaned(new.reference)} -->", *lines, "<!-- /capsule -->"))
     return f"{text}\n\n{block}" if text else block
+
+
+def _with_what_is_hidden(issue: Issue, shown: str, text: str) -> str:
+    """Return the new text of an issue; one that only adds to the old text keeps what GitHub does not show."""
+    adds = bool(shown) and text.startswith(shown)
+    return _OURS.sub("", issue.text).rstrip() + text[len(shown) :] if adds else text
 
 
 def _title(text: str) -> str:
