@@ -18,7 +18,7 @@ from capsule.project import open_project
 from capsule.system.lock import FileLock
 from capsule.trackers.memory import MemoryTracker
 
-from .conftest import ITEM, Project, assert_clear, honest, nothing_changes
+from .conftest import ITEM, Project, assert_clear, honest, nothing_changes, said
 
 BRANCH = f"refs/heads/capsule-{ITEM}"
 SALVAGE = f"refs/capsule/salvage/{ITEM}"
@@ -65,6 +65,24 @@ def test_the_worktree_goes_and_everything_in_it_is_kept(with_a_draft: Project, w
     assert "test-writer" in (logs / "worklog.md").read_text()
     assert list((logs / "phase-outputs").glob("test-writer-*.log"))
     assert str(with_a_draft.worktree) not in with_a_draft.git("worktree", "list")
+
+
+@pytest.mark.promise("side-by-side.given-back")
+@pytest.mark.parametrize("words", [(ITEM,), ("--all",)])
+def test_clean_gives_back_worktree_and_gate(a_project: Project, words: tuple[str, ...]) -> None:
+    a_project.play(honest(execute=[said("ERROR", "the disk is full")]))
+    assert a_project.run().code == 2
+    ours, gates = a_project.path / ".git/capsule", a_project.home / ".cache/capsule/gates"
+    folders = (a_project.worktree.parent, gates, ours / "places", ours / "private")
+
+    def taken() -> list[Path]:
+        return [path for folder in folders for path in folder.rglob(f"{ITEM}*")]
+
+    before = taken()
+    assert a_project.worktree in before and any(gates in path.parents for path in before), before
+    assert a_project.capsule("clean", *words).code == 0
+    assert not taken()
+    assert len(a_project.git("worktree", "list").splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["abort", "clean"])

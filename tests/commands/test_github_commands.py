@@ -13,6 +13,8 @@ from ..contracts import fake_gh
 from ..contracts.fake_gh.hub import Row, new_hub, opened
 from ..house.pages import ROOT, Reader
 from .conftest import ITEM, Project, assert_clear, said
+from .test_campaign import FLOW
+from .test_jobs import makes, meets
 
 _MOST_CALLS = 40
 """Of gh in a mission; each takes about a second, and there are 5,000 in an hour."""
@@ -52,6 +54,31 @@ def test_an_issue_is_claimed_worked_on_and_closed_with_its_merge(a_github_projec
     calls = [" ".join(call[:2]) for call in fake_gh.calls(tmp_path / "hub.json")]
     assert calls.index("issue edit") < calls.index("issue close")
     assert len(calls) <= _MOST_CALLS
+
+
+@pytest.mark.slow
+@pytest.mark.promise("jobs.side-by-side", "trackers.github-closed")
+def test_issues_are_worked_on_side_by_side_and_each_is_closed_with_its_merge(
+    a_github_project: Project, tmp_path: Path
+) -> None:
+    """Each agent waits until the other is at work."""
+    project, room = a_github_project, tmp_path / "room"
+    room.mkdir()
+    with opened(tmp_path / "hub.json") as hub:
+        next(row for row in hub["issues"] if row["number"] == 2)["labels"].append("capsule")
+    project.write(".capsule/workflows/short.yaml", FLOW)
+    project.commit("a short workflow")
+    project.always["CAPSULE_WORKFLOW__DEFAULT"] = "short"
+    project._script.write_text(json.dumps({name: makes(name, meets(room, 2)) for name in ("GH-1", "GH-2")}))
+    answer = project.capsule("run", "--jobs", "2")
+    assert answer.code == 0, answer
+    for number in (1, 2):
+        closed = issue(tmp_path, number)
+        merged = project.git("log", "--merges", "--format=%h", "--abbrev=12", f"--grep=^Capsule-Mission: GH-{number}$")
+        (comment,) = closed["comments"]
+        assert (closed["state"], "in-progress" in closed["labels"]) == ("CLOSED", False)
+        assert merged and comment.startswith(f"Merged as {merged.strip()}")
+        assert (project.path / f"GH-{number}").exists()
 
 
 def test_issues_are_listed_added_and_unblocked(a_github_project: Project, tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from capsule.core.event import Observed
 from tests.costs import LONG, eventually
 from tests.shared import settings_of_nobody
 
@@ -70,6 +73,30 @@ def test_what_lies_outside_of_the_place_is_not_written(a_sandboxed_project: Proj
     assert list(outside.iterdir()) == []
     assert not (project.home / "agent").exists()
     assert not Path(f"/tmp/{outside.parent.name}/{outside.parent.name}").exists()
+
+
+@pytest.mark.promise("side-by-side.test-network")
+@pytest.mark.parametrize(("network", "code"), [("own", 0), ("shared", 1)])
+def test_a_port_of_the_host_is_free_for_tests_that_are_given_a_network(
+    a_sandboxed_project: Project, network: str, code: int
+) -> None:
+    project = a_sandboxed_project
+    python = shutil.which("python3", path=project.environment()["PATH"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"import socket; socket.create_server(('127.0.0.1', {taken.getsockname()[1]}))"
+        test = f'grep -qx 42 answer && {python} -c "{bind}"\n'
+        project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": test})]))
+        answer = project.run(CAPSULE_CONFINEMENT__TEST_NETWORK=network)
+    assert (answer.code, "confinement.test_network" in answer.err) == (code, False), answer
+    tails = [event.observation.tail for event in project.events() if isinstance(event, Observed)]
+    assert any("Address already in use" in tail for tail in tails) == bool(code), tails
+
+
+def test_a_network_for_tests_is_said_to_have_no_effect_without_a_sandbox(a_project: Project) -> None:
+    a_project.play({"test-writer": [said("ERROR", "no")]})
+    answer = a_project.run(CAPSULE_CONFINEMENT__TEST_NETWORK="own")
+    told = "note: confinement.test_network: own has no effect here: only bubblewrap gives tests a network."
+    assert told in answer.err, answer
 
 
 @pytest.mark.promise("sandbox.same-end")

@@ -508,6 +508,21 @@ def test_a_job_that_waits_to_be_merged_has_room_for_its_place(size: tuple[int, i
 
 
 @pytest.mark.promise("jobs.header")
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_line_of_a_job_says_which_attempt_it_is_and_what_it_has_cost(size: tuple[int, int]) -> None:
+    jobs = [shown(at_the_code(mission="task-0"), NOW, *DOING), shown(sent_back(mission="task-1"), NOW, *DOING)]
+    names = tuple(job.mission for job in jobs)
+    run = RunSummary(as_of=at(NOW), pid=PID, stream="_queue", jobs=2, missions=names, began=at(0), last=at(0))
+
+    async def look(app: LiveView, _pilot: Pilot[bool]) -> None:
+        lines = "\n".join(lines_of(app))
+        assert re.search(r"task-0 +execute +2 min 11 s +≥\$0\.08  ", lines), lines
+        assert re.search(r"task-1 +execute #2 +2 min 11 s +≥\$0\.12  ", lines), lines
+
+    view(Played(board(*jobs, runs=(run,))), look, size=size)
+
+
+@pytest.mark.promise("jobs.header")
 @pytest.mark.parametrize("item", ["demo-1", ""], ids=["campaign", "queue"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_all_jobs_have_a_line_and_the_header_says_how_far_they_are(size: tuple[int, int], item: str) -> None:
