@@ -135,9 +135,13 @@ def bare_gits(calls: list[dict[str, Any]], old: Path, new: Path) -> None:
     replay([call for call in calls if call["argv"][0] != "git"], old, new)
 
 
-def fresh(template: Path, name: str) -> Path:
-    target = template.parent / name
-    shutil.rmtree(target, ignore_errors=True)
+def fresh(template: Path) -> Path:
+    """Copy the project into a folder of its own.
+
+    None is removed between the rounds: before it makes a file, ext4 passes over all that were deleted in the last
+    minute, and that would be counted as the next mission's CPU.
+    """
+    target = Path(tempfile.mkdtemp(dir=template.parent)) / "project"
     shutil.copytree(template, target, symlinks=True)
     return target
 
@@ -167,15 +171,15 @@ def main() -> None:
         make_project(template)
         recorder, log = Path(folder) / "recorder.py", Path(folder) / "calls.json"
         recorder.write_text(RECORDER)
-        recorded = fresh(template, "recorded")
+        recorded = fresh(template)
         _checked([sys.executable, str(recorder), str(log)], recorded)
         calls = json.loads(log.read_text())
         missions, own, fixed = [], [], []
         for _ in range(ROUNDS):
-            project = fresh(template, "mission")
+            project = fresh(template)
             missions.append(measured(partial(_checked, [*CAPSULE, "run", "one"], project)))
-            own.append(measured(partial(replay, calls, recorded, fresh(template, "floor"))))
-            fixed.append(measured(partial(bare_gits, calls, recorded, fresh(template, "floor"))))
+            own.append(measured(partial(replay, calls, recorded, fresh(template))))
+            fixed.append(measured(partial(bare_gits, calls, recorded, fresh(template))))
         report(calls, missions, {"fixed": fixed, "own": own}, start_up(project))
 
 
