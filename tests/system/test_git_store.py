@@ -42,7 +42,9 @@ def test_many_questions_cost_one_process(a_repo: Repo, git: Git) -> None:
     )
     assert git.read_file(head, "one/two/three") == b"3\n"
     assert git.read_file(head, "one/two") is None and git.read_file(head, "nowhere") is None
-    assert git.is_ancestor(a_repo.head("HEAD~1"), head)
+    before = a_repo.head("HEAD~1")
+    assert git.is_ancestor(before, head)
+    assert git.merge_base(before, head) == git.merge_base(head, before) == before
     assert git.calls == calls + 1
 
 

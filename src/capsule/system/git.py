@@ -335,6 +335,9 @@ class Git:
 
     def merge_base(self, one: str, other: str) -> str:
         """Return the newest common commit; '' if there is none."""
+        for older, newer in ((one, other), (other, one)):
+            if self._is_near(older, newer):
+                return older
         return self.content("merge-base", one, other, ok=(0, 1)).out.decode().strip()
 
     def merge_trees(self, ours: str, theirs: str, called: str = "") -> tuple[str, tuple[str, ...]]:
