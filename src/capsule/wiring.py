@@ -35,7 +35,7 @@ from capsule.system.runner_slots import SLOT, RunnerSlots
 from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
-from capsule.trackers._backlog_edit import new_backlog
+from capsule.trackers import NEW_BACKLOG
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.gate import Gate
@@ -49,7 +49,7 @@ from capsule.workspaces.trunk import GitTrunk
 
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
-    return new_backlog()
+    return NEW_BACKLOG
 
 
 SKILLS = ".claude/skills/changes"

@@ -23,8 +23,8 @@ from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError, U
 from capsule.core.item import Assessment, Blocked, Item, Status, Value, found_by
 from capsule.core.project_log import archived_titles, log_entry
 from capsule.system.lock import FileLock
-from capsule.trackers import _backlog_edit, _backlog_page, backlog
-from capsule.trackers._backlog_edit import Rewrite, new_backlog, rewritten, with_entry
+from capsule.trackers import NEW_BACKLOG, _backlog_edit, _backlog_page, backlog
+from capsule.trackers._backlog_edit import Rewrite, rewritten, with_entry
 from capsule.trackers._backlog_read import Backlog, read_backlog
 from tests.costs import examples, grows_linearly
 
@@ -132,8 +132,8 @@ def test_everything_a_person_may_write_is_read() -> None:
 
 
 def test_a_new_file_is_an_empty_backlog() -> None:
-    assert read_backlog(new_backlog(), WHERE) == Backlog({}, 0)
-    assert new_backlog().startswith(b"#")
+    assert read_backlog(NEW_BACKLOG, WHERE) == Backlog({}, 0)
+    assert NEW_BACKLOG.startswith(b"#")
 
 
 @pytest.mark.parametrize("items", ["items: []", "items:", "items: null", "items: ~ # none yet", ""])

@@ -16,6 +16,15 @@ from capsule.core.stamps import moment
 from capsule.core.text import nearest
 from capsule.core.tracker_traits import TrackerTraits
 
+NEW_BACKLOG = b"""\
+# What is to be done: each item is worked on in turn, and leaves this file when it is done.
+# `capsule add "A title"` adds one; edit the rest by hand as you like, comments included.
+schema_version: 1
+last_id: 0
+items: []
+"""
+"""BACKLOG.yaml as `init` makes it, which must not load all that reads and edits one."""
+
 
 class BaseTracker(ABC):
     """Implement the first five methods, and override others that your provider does better."""

@@ -24,13 +24,6 @@ from capsule.core.item import Status, with_finding
 from capsule.core.project_log import same_title
 from capsule.trackers._backlog_page import BOM, LARGEST, BacklogPage, Field, documents_in, fields_of, number_of, opened
 
-_EMPTY = """\
-# What is to be done: each item is worked on in turn, and leaves this file when it is done.
-# `capsule add "A title"` adds one; edit the rest by hand as you like, comments included.
-schema_version: 1
-last_id: 0
-items: []
-"""
 _IN_BLOCKS = ("description",)
 """Fields whose lines are kept as lines; everything else that has several goes in quotes."""
 _COMMENT = re.compile(r" *#[^\n]*\n?")
@@ -46,11 +39,6 @@ class Rewrite(msgspec.Struct, frozen=True):
     """Ids of new items, in the order of their assignments."""
     known: tuple[str, ...] = ()
     """One sentence for each known item that was not added."""
-
-
-def new_backlog() -> bytes:
-    """Return the file as `init` makes it."""
-    return _EMPTY.encode()
 
 
 def rewritten(
