@@ -12,7 +12,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -235,12 +235,15 @@ class CliAgent(ABC):
         )
         return Failure(Kind.MISSING, reason, f"Run `{program} --version` until it works. {self.how_to_get_it}")
 
+    @cached_property
+    def _inherited(self) -> dict[str, str]:
+        return for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
+
     def _supervised(self, invocation: Invocation, briefing: Briefing, files: Files, scratch: Path) -> Ended:
         # Of CAPSULE_ variables the agent gets only what the briefing sets.
-        inherited = for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
         env = {
             **self.defaults(),
-            **inherited,
+            **self._inherited,
             **self.options.env,
             **self._phase(briefing).env,
             **briefing.env,

@@ -63,6 +63,7 @@ class Dependencies:
         self._named = tuple(map(_checked, named))
         self._detect = detect
         self._env = for_commands(os.environ if env is None else env)
+        self._env_of_agents = for_agents(self._env)
         self._real_root = os.path.realpath(git.root)
         self._found: dict[str, tuple[str, ...]] = {}
         self._imported: dict[str, list[str]] = {}
@@ -120,7 +121,7 @@ class Dependencies:
         environments = list(dict.fromkeys((*found, *made)))
         changed = {name: self._moved(self._env[name], at) for name in _PATHS if self._env.get(name)}
         if at != self._git.root:
-            told = self._env if judged else for_agents(self._env)
+            told = self._env if judged else self._env_of_agents
             others = [name for name in told if name not in _PATHS and not _NOT_OF_THE_PROJECT.fullmatch(name)]
             changed |= {name: self._moved(self._env[name], at, there=True) for name in others}
         inactive = not any(self._env.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
