@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,21 @@ def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) ->
         "\n"
         "4 items: 1 in_progress, 1 waiting, 1 blocked, 1 ready\n"
     )
+
+
+@pytest.mark.promise("backlog.done-lately")
+def test_beads_that_were_closed_since_yesterday_are_named(a_project: Project) -> None:
+    now, long_ago = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "2020-01-01T00:00:00Z"
+    rows = [
+        {"id": "x-1", "title": "Lately", "closed_at": now},
+        {"id": "x-2", "title": "Long ago", "closed_at": long_ago},
+        {"id": "x-3", "title": "Commented on since", "closed_at": long_ago, "updated_at": now},
+        {"id": "x-4", "title": "Without a date of its own", "updated_at": now},
+        {"id": "x-5", "title": "Open again", "status": "open", "closed_at": now, "updated_at": long_ago},
+    ]
+    a_project.beads.write_text("".join(f"{json.dumps({'status': 'closed', **row})}\n" for row in rows))
+    done = [line for line in a_project.say("status").out.splitlines() if line.startswith("Done since")]
+    assert done == ["Done since yesterday: x-1 Lately, x-4 Without a date of its own"]
 
 
 @pytest.mark.parametrize(

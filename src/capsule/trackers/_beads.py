@@ -71,6 +71,7 @@ class Bead(Struct, gc=False, rename={"kind": "_type"}):
     assignee: str = ""
     created_at: str = ""
     updated_at: str = ""
+    closed_at: str = ""
     defer_until: str = ""
     external_ref: str = ""
     labels: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class Bead(Struct, gc=False, rename={"kind": "_type"}):
 
 _TEXTS = (
     *("title", "description", "acceptance_criteria", "issue_type", "status", "parent", "assignee"),
-    *("created_at", "updated_at", "defer_until", "external_ref"),
+    *("created_at", "updated_at", "closed_at", "defer_until", "external_ref"),
 )
 _decode = msgspec.json.Decoder(Bead).decode
 _ESCAPED = re.compile(rb"\\(?:[bfr]|u(?!00[2-6]))")
@@ -197,7 +198,7 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         dependencies=waits_for,
         taken_by=taken_by(bead, us) if bead.assignee else "",
         created=bead.created_at,
-        updated=bead.updated_at,
+        updated=(bead.closed_at if status is Status.DONE else "") or bead.updated_at,
     )
 
 
