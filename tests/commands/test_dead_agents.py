@@ -53,6 +53,20 @@ def test_a_dead_agents_cause_is_shown(a_backlog: BacklogProject) -> None:
 
 
 @pytest.mark.promise("agents.cause-of-death")
+def test_the_cause_is_shown_of_an_agent_that_dies_in_a_mission_of_its_own(a_project: Project) -> None:
+    an_agent(a_project, DEAD)
+    said = a_project.run("--agent", "./agent.sh", "--max-retries", "0", TINY_TOKEN="abcdefgh")
+    assert said.code == 2
+    for words in (said.err, a_project.say("show", ITEM).out):
+        shown = " ".join(words.split())
+        assert "the agent exited with 3: cannot find libfoo" in shown
+        assert "Its stderr ends with: TINY_TOKEN is not set / cannot find libfoo. Its log: " in shown
+        assert f"/.capsule/missions/{ITEM}/outputs/test-writer-" in shown.partition("Its log: ")[2]
+        assert "Not given to it: TINY_TOKEN" in shown and "environment.allow" in shown
+        assert "abcdefgh" not in shown
+
+
+@pytest.mark.promise("agents.cause-of-death")
 def test_what_helps_the_user_is_in_no_commit(a_backlog: BacklogProject) -> None:
     an_agent(a_backlog, DEAD)
     a_backlog.add()

@@ -234,7 +234,12 @@ _EMPTY = "schema_version: 1\nitems: []\n"
 
 @pytest.mark.promise("screens.bookkeeping")
 @pytest.mark.parametrize(
-    "kept", [{"BACKLOG__yaml": f"{_EMPTY}last_id: 1\n", "_worklog/a__md": "x\n"}, {".beads/issues__jsonl": "{}\n"}]
+    "kept",
+    [
+        {"BACKLOG__yaml": f"{_EMPTY}last_id: 1\n", "_worklog/a__md": "x\n"},
+        {".beads/issues__jsonl": "{}\n"},
+        {".capsule/config__yaml": "agent: claude\n", ".capsule/workflows/own__yaml": "x\n"},
+    ],
 )
 def test_what_is_only_kept_about_a_mission_is_no_change_of_it(
     report: Report, write: Write, a_repo: Repo, kept: dict[str, str]
