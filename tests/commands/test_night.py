@@ -1,8 +1,9 @@
 """A night: forty ideas, agents that crash, lie, stall and forge, and sixty kills at random moments.
 
-What the agents do is drawn from a seed, so that a night can be played again; when they are killed is not. However it
-goes, every idea ends archived once, or needs a person and says why. Cap, budget of a run, budget of a mission and
-breaker are each reached by some run; no agent is started beyond them, and none of them ends a run early.
+Killed is the queue's own process; its mission and the agent end with it (test_jobs.py and tests/crash kill those).
+What the agents do is drawn from a seed, so that a night can be played again; when it is killed is not. However it goes,
+every idea ends archived once, or needs a person and says why. Cap, budget of a run, budget of a mission and breaker are
+each reached by some run; no agent is started beyond them, and none of them ends a run early.
 """
 
 from __future__ import annotations
