@@ -42,7 +42,11 @@ _NETWORK_SERVICES = (
     *("com.apple.dnssd.service", "com.apple.networkd", "com.apple.ocspd"),
     *("com.apple.trustd", "com.apple.trustd.agent", "com.apple.SecurityServer"),
 )
-"""Names of hosts, proxies and certificates."""
+"""Names of hosts, proxies and certificates.
+
+`SecurityServer` is the service of the Keychain too. Profiles in wide use allow it for certificates; `trustd` may be
+enough, but no Mac was at hand to find out. What keeps logins unread is that the files of the Keychain are hidden.
+"""
 _RESOLVER = "/private/var/run/mDNSResponder"
 _SPECIAL = re.compile(r'["\\\x00-\x1f\x7f]')
 _SAMPLE = (("/tmp", Mount("--tmpfs")), ("/usr", Mount("--ro-bind", "/usr")), ("/tmp/x", Mount("--bind", "/tmp/x")))  # noqa: S108
