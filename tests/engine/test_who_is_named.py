@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from capsule.core.merge_queue import BATCH, merge_stream
 from capsule.core.workflow import Workflow
 
 from .conftest import PASS, Scene, workflow
+from .test_mending import GLOBS, UNITTEST
 
 Turn = dict[str, object]
 FLOW = workflow(
@@ -156,6 +158,30 @@ def test_work_that_is_still_red_with_what_sent_it_back_is_told_that_one_again(sc
     first = gone_back(scene, nine_after_it, [MINE, UNCHANGED, UNCHANGED], flow)
     returned = [event for _, event in scene.journal.events("one") if isinstance(event, Returned)]
     assert len(returned) == 2 and [event.others for event in returned] == [first.others] * 2
+
+
+@pytest.mark.promise("merge-queue.asked-again")
+def test_of_a_merge_that_is_asked_once_more_the_second_run_counts(scene: Scene, tmp_path: Path) -> None:
+    """One test fails on the base, too, and is no reason; another one fails in the first run only."""
+    once = tmp_path / "once"
+    flaky = f"import os\n\nonce = {str(once)!r}\nred = not os.path.exists(once)\nopen(once, 'w').close()\n"
+    case = "import unittest\n\n\nclass {0}(unittest.TestCase):\n    def test_it(self):\n        self.assertFalse({1})\n"
+    (scene.root / "test_known.py").write_text(case.format("Known", "True"))
+    (scene.root / "test_work.py").write_text(case.format("Work", "False"))
+    scene.git("add", "-A")
+    scene.git("commit", "-q", "-m", "A known failure")
+    prep, make, *others = FLOW.phases
+    flow, hear = replace(FLOW, phases=(prep, replace(make, checks=("committed",)), *others)), scene.watcher.event
+
+    def event(mission: str, event: Event) -> None:
+        hear(mission, event)
+        if isinstance(event, StepEnded) and event.key == "make#1":
+            Meanwhile(scene).commit("flaky", "test_flaky.py", flaky + case.format("Flaky", "red"))
+
+    scene.watcher.event = event  # type: ignore[method-assign]
+    scene.plays({"one": {"make": [MINE]}})
+    assert scene.run("one", flow, test=UNITTEST, test_globs=GLOBS).finished
+    assert once.exists()
 
 
 @pytest.mark.promise("merge-queue.named")

@@ -43,7 +43,7 @@ from capsule.engine.job import (
     state_store_of,
 )
 from capsule.engine.merge_turn import Turn, merge_turn
-from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
+from capsule.engine.verification import SHOWN, Verification, detect_tests
 
 ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
@@ -133,13 +133,15 @@ class _Work:
         """Test a red merge once more before its mission is sent back."""
         if candidate.tree in self.breaches:
             return False
-        again = self._gate(candidate, variant=AGAIN)
+        again = self._gate(candidate, once_more=True)
         if refuted(again):
             return False
         self._evidence[candidate.tree] = again
         return True
 
-    def _gate(self, candidate: Candidate, along: Sequence[str] = (), variant: str = "") -> tuple[Evidence, ...]:
+    def _gate(
+        self, candidate: Candidate, along: Sequence[str] = (), *, once_more: bool = False
+    ) -> tuple[Evidence, ...]:
         """Test the merge and the honesty of its test run; only look results up if main has not moved since sign-off."""
         job = self.job
         if job.state.policy.verify == "off":
@@ -148,9 +150,9 @@ class _Work:
         detect_tests(claim)
         if not claim.state.policy.test:
             return (Evidence("gate", _SAID, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
-        self.has_run = self.has_run or bool(variant) or not claim.known(candidate.tree)
+        self.has_run = self.has_run or once_more or not claim.known(candidate.tree)
         with guard_repository(job.place) as breaches:
-            tested = _tested_as_a_whole(claim, variant)
+            tested = _tested_as_a_whole(claim, once_more=once_more)
             rest = () if refuted((tested,)) else self._proven_again(claim, candidate, along)
         if breaches:
             self.breaches[candidate.tree] = breaches
@@ -400,13 +402,13 @@ def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...]
     )
 
 
-def _tested_as_a_whole(claim: Verification, variant: str = "") -> Evidence:
-    seen = claim.run_of(claim.tree, variant)[0] if variant else claim.observe(claim.tree)
+def _tested_as_a_whole(claim: Verification, *, once_more: bool = False) -> Evidence:
+    seen = claim.observe_again() if once_more else claim.observe(claim.tree)
     judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
     if judged and judged.standing is not EvidenceStatus.REFUTED:  # known failures of the base
         return Evidence("gate", _SAID, judged.observed, judged.standing)
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
-    asked = ", asked once more" if variant else ""
+    asked = ", asked once more" if once_more else ""
     observed = f"`{seen.command}` is {seen.colour.value} on {claim.tree[:12]}{company(seen)}{asked}"
     return with_acceptance(claim, Evidence("gate", _SAID, observed, standing, seen.tail), claim.tree)
 

@@ -91,6 +91,11 @@ class Verification(Struct):
             ask()
         return bool(asked)
 
+    def observe_again(self) -> Observation:
+        """Run the test command on the tree once more; the claim is then judged by that run."""
+        self.seen[self._key(self.tree, _ALONE)] = again = self.run_of(self.tree, AGAIN)
+        return again[0]
+
     def run_of(
         self, tree: str, variant: str = "", edit: Edit | None = None, timeout: float | None = None
     ) -> tuple[Observation, TestReport]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import partial
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
 from capsule.core.errors import Refused
@@ -78,8 +77,9 @@ class GitTrunk:
 
     def steps(self, base: str, tip: str) -> list[BranchStep]:
         line = self._git.content("rev-list", "--first-parent", "--reverse", f"{base}..{tip}").out.decode().split()
-        holding = bisect_left(line, True, key=partial(self._git.is_ancestor, base))  # a merge may have brought the base
-        return [step for commit in line[holding:] for step in self._parts(commit)]
+        found = [step for commit in line for step in self._parts(commit)]
+        # a person's merge may have brought the base to the branch: commits before it do not hold it
+        return found[bisect_left(found, True, key=lambda step: self._git.is_ancestor(base, step.commit)) :]
 
     def _parts(self, commit: str) -> list[BranchStep]:
         """Return a commit, or the merges of a batch, which its second parent holds as a chain."""
