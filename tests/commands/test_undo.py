@@ -190,14 +190,6 @@ def test_beads_are_not_undone_from_here(a_project: Project) -> None:
     assert_clear(a_project.say("undo"), 1, "`capsule undo` is for the items of a backlog", "capsule edit")
 
 
-def test_of_a_merge_the_command_is_told(a_merged_mission: Project) -> None:
-    answer = a_merged_mission.say("undo", ITEM)
-    merged = a_merged_mission.git("rev-parse", "main")[:12]
-    assert answer.code == 0 and f"git switch main && git revert -m 1 {merged}\n" in answer.out
-    assert a_merged_mission.answer() == "42"
-    assert_clear(a_merged_mission.say("undo", "demo-9"), 1, "There is no mission demo-9.", "")
-
-
 # ---- reopen
 
 

@@ -899,6 +899,47 @@ def test_files_are_committed_beside_other_edits(office: Office) -> None:
     assert office.repo.status().splitlines() == ["M README", "A  staged"]
 
 
+# Files and a revert, made from one commit
+
+
+@pytest.fixture
+def reverted(office: Office) -> tuple[dict[str, bytes], Checkpoint]:
+    """The way back from a commit that changed ITEMS and added `code`."""
+    office.repo.write("code", "x\n")
+    merged = office.repo.commit("merged", ITEMS=FIRST.replace("new", "done"))
+    before = office.repo.git("rev-parse", f"{merged}^^{{tree}}")
+    return {"ITEMS": FIRST.encode()}, Checkpoint("", merged, before)
+
+
+@pytest.mark.parametrize("where", ["before the swap", "after the swap", "before the index"])
+def test_a_revert_that_is_killed_is_finished_by_the_next_process_or_has_not_happened(
+    office: Office, reverted: tuple[dict[str, bytes], Checkpoint], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    files, work = reverted
+    places: dict[str, tuple[object, str]] = {
+        "before the swap": (GitStateStore, "_swap"),
+        "after the swap": (GitStateStore, "_save"),
+        "before the index": (store_module, "bring_along"),
+    }
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(*places[where], crash)
+        office.state_store.commit_onto(work.head, files, "undone", work)
+    office.again().finish()
+    undone = where != "before the swap"
+    assert (office.items() == FIRST, not (office.repo.path / "code").exists()) == (undone, undone)
+    assert (office.commits()[0], office.repo.status()) == ("undone" if undone else "merged", "")
+
+
+def test_what_was_made_from_another_commit_than_the_tip_changes_nothing(
+    office: Office, reverted: tuple[dict[str, bytes], Checkpoint]
+) -> None:
+    files, work = reverted
+    tip = office.repo.commit("meanwhile", ITEMS=FIRST.replace("new", "ready"))
+    with pytest.raises(Refused, match="moved meanwhile"):
+        office.state_store.commit_onto(work.head, files, "undone", work)
+    assert (office.repo.head(), office.repo.status(), office.items()) == (tip, "", FIRST.replace("new", "ready"))
+
+
 def test_nobody_in_particular_cannot_commit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.delenv(f"GIT_{role}_NAME")

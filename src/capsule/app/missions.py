@@ -52,7 +52,8 @@ def next_command(project: Project, mission: str) -> str:
     journal = project.journal(read_only=True)
     history = read_mission(event for _, event in journal.events(mission))
     journal.close()
-    return history.summary(NOBODY, history.last).next if history.state.halt else ""
+    halted = history.state.halt and history.state.under_way
+    return history.summary(NOBODY, history.last).next if halted else ""
 
 
 def known_mission(project: Project, mission: str) -> MissionState:

@@ -85,7 +85,8 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     state = mission_state(project, item_id)
     closed = item.status is Status.DONE and not state.under_way and not state.finished
     if closed and item_id not in {each.id for each in tracker.everything()}:  # those still have to be archived
-        raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+        there = tracker.traits.own_command("reopen", item_id, ".")
+        raise Refused(f"{item_id} is closed already.", f"If there is more to do, reopen it in its tracker{there}")
     check_repository(project)
     refuse_files_as_folders(project, tracker.traits.folders)
     going_on = state.under_way and not request.fresh
@@ -97,12 +98,8 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
             repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=request.rebase)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, request.workflow)
-    if item.phase and item.phase.lower() not in workflow.names():  # a typo must not start at the first phase
-        hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
-        raise CapsuleError(f"{item_id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
-    if item.phase and not going_on and workflow.phase(item.phase.lower()).doer == "do":  # removed from main again
-        hint = f"Start it over: capsule run {item_id} --fresh"
-        raise Refused(f"{item_id} is at {item.phase}, and its work is not here.", hint)
+    if item.phase:
+        _check_phase(project, item, workflow, state, going_on=going_on)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
         if workflow.publishes_steps and into != project.branch:
@@ -128,6 +125,27 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
     told += (room,) if room else ()
     return MissionPlan(project, words, state, order, told)
+
+
+def _check_phase(project: Project, item: Item, workflow: Workflow, state: MissionState, *, going_on: bool) -> None:
+    """Refuse a phase that the workflow lacks, as a typo must not start at the first one, or whose work is not here."""
+    phase, earlier = item.phase.lower(), state.workflow
+    if phase not in workflow.names():
+        if phase in earlier.names():
+            cause = f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}, but of {earlier.name}."
+            fresh = "" if earlier.publishes_steps else " --fresh"
+            raise Refused(cause, f"Run it by that one: {command_to_run(project, item, earlier.name, fresh)}")
+        hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
+        raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
+    if not going_on and phase != workflow.entry() and workflow.phase(phase).doer == "do":  # removed from main again
+        hint = f"Start it over: {command_to_run(project, item, workflow.name, ' --fresh')}"
+        raise Refused(f"{item.id} is at {item.phase}, and its work is not here.", hint)
+
+
+def command_to_run(project: Project, item: Item, workflow: str, options: str = "") -> str:
+    """Return the command that runs an item by this workflow, which is named unless it is chosen anyway."""
+    usual = choose_workflow(project, item, words_at(project, project.git.resolve("HEAD"))).name
+    return f"capsule run {item.id}{options}{f' --workflow {workflow}' if workflow not in ('', usual) else ''}"
 
 
 def check_repository(project: Project) -> None:

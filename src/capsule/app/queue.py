@@ -162,12 +162,14 @@ def _start_anew(run: RunContext, item: Item) -> None:
     """Start a backlog item over at its first phase; salvage its worktree."""
     project = run.project
     state = mission_state(project, item.id)
-    if not (state.under_way or (state.finished and item.phase)):  # its merge may have been reverted
+    gone = state.finished or not state.workflow.publishes_steps  # its merge may have been reverted
+    if not (state.under_way or (state.started and item.phase and gone)):
         return
-    entry = state.workflow.entry()
     if state.workflow.publishes_steps:
-        hint = f"Move it back to the phase to redo: capsule advance {item.id} --to {entry}"
+        hint = f"Move it back to the phase to redo: capsule advance {item.id} --to {state.workflow.entry()}"
         raise Refused(f"The work for {item.id} is committed already.", hint)
+    words = words_at(project, project.git.resolve("HEAD"))
+    entry = choose_workflow(project, item, words, run.request.workflow).entry()
     if state.under_way:
         _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:

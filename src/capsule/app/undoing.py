@@ -1,4 +1,4 @@
-"""Undo the last verb on a backlog: revert its commit, in the tracker's own files only.
+"""Undo the last verb on a backlog, in the tracker's own files only, or the merge of a mission, by reverting its commit.
 
 The revert is merged with later commits, so those are kept; on a conflict nothing is changed.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple, cast
@@ -21,22 +21,27 @@ from capsule.app.items import (
     ItemLock,
     by_hand,
     edited_tracker_files,
+    find_item,
     lock_item,
+    move,
     record,
     refuse_verb,
     why_not_committed,
 )
 from capsule.app.missions import mission_state
-from capsule.core.assignment import Absent, Exists
-from capsule.core.errors import CapsuleError, Refused
+from capsule.app.planning import command_to_run
+from capsule.core.assignment import Absent, Assign, Assignment, Exists
+from capsule.core.errors import CapsuleError, Conflicts, Refused
 from capsule.core.event import MovedByHand
+from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status, Value, status_and_phase
 from capsule.core.ledger import guarded, tagged
+from capsule.core.state import MissionState
 from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git_objects import Commit, shown
 from capsule.workspaces.checkouts import under_way
-from capsule.workspaces.state_store import commit_files
+from capsule.workspaces.state_store import commit_onto
 from capsule.workspaces.trees import is_artefact
 
 _VERBS = ("ADD", "IMPORT", "EDIT", "DEPEND", "HOLD", "UNBLOCK", "ADVANCE", "ARCHIVE", "REOPEN")
@@ -68,6 +73,15 @@ class Undone(NamedTuple):
     """Items that are unchanged since."""
 
 
+class UndoneMerge(NamedTuple):
+    """The merge of a mission, and the commit that reverts it."""
+
+    verb: UndoableCommit
+    commit: str
+    again: str
+    """The command that runs the item again, by the same workflow."""
+
+
 def last_verb(project: Project) -> list[UndoableCommit]:
     """Return the commits of the last verb that changed the backlog, the newest first."""
     _refuse_what_stands_in_the_way(project, "undo")
@@ -95,16 +109,87 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     verb = next(_verbs(project, archives, _MOST_FOR_AN_ITEM), None)
     if verb is None:
         raise Refused(f"No commit of this branch says how {item_id} left the backlog.", f"git log --grep={item_id}")
-    files = {**_with_item(project, verb), **_without_entries(project, verb)}
+    head = project.git.resolve("HEAD")
+    files = {**_with_item(project, verb, head), **_without_entries(project, verb, head)}
     title = _item_before(project, verb).title
     message = f"{tagged(item_id, 'REOPEN', title)}\n\n{_UNDID}{verb.commit}\n{_STEP}{by_hand()}"
-    commit_files(project.git, project.tracker.own_files(), files, message)
+    commit_onto(project.git, project.tracker.own_files(), head, files, message)
     return project.tracker.item(item_id)
 
 
-def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
+def undo_merge(project: Project, mission: str) -> UndoneMerge:
+    """Revert the merge of a mission on the branch that is checked out; an item of a backlog is ready again."""
+    state, git, tracker = _merged_mission(project, mission), project.git, project.tracker
+    ours = tracker.traits.authoritative  # the files of other trackers stay as they are
+    _refuse_what_prevents_a_commit(project, edited_tracker_files(project) if ours else ())
+    merged, head = state.facts["merged"], git.resolve("HEAD")
+    commit = git.commit(merged)
+    verb = UndoableCommit(merged, commit.parents[0], mission, "", commit.message.partition("\n")[0], "")
+    message = f"{tagged(mission, 'UNDO', verb.subject)}\n\n{_UNDID}{merged}"
+    work = Checkpoint(commit="", head=merged, tree=git.tree_in(verb.before))
+    journal = project.journal()
+    try:
+        with journal.claim(mission):
+            files = _ready_again(project, verb, head) if ours else {}
+            made = commit_onto(git, tracker.own_files() if ours else (), head, files, message, work=work)
+    except Conflicts as conflict:
+        cause = f"What the merge of {mission} changed was changed since: {', '.join(conflict.paths)}"
+        revert = f"git revert {'-m 1 ' if commit.parents[1:] else ''}{merged[:12]}"
+        reopen = f"capsule reopen {mission}" if ours else tracker.traits.own_command("reopen", mission, "reopen it", "")
+        raise Refused(f"{cause}; nothing was undone.", f"Revert it by hand: {revert}; then: {reopen}") from None
+    finally:
+        journal.close()
+    again = command_to_run(project, state.item, state.workflow.name)
+    if not made:
+        raise Refused(f"The merge {merged[:12]} of {mission} is undone already.", f"Do it again: {again}")
+    return UndoneMerge(verb, made, again)
+
+
+def _merged_mission(project: Project, mission: str) -> MissionState:
+    """Return a mission whose merge is on the branch that is checked out; refuse any other."""
+    state, git = mission_state(project, mission), project.git
+    if not state.started:
+        find_item(project.tracker, mission)
+    merged = state.facts.get("merged", "")
+    if not merged:
+        ours = project.tracker.traits.authoritative
+        plain = "`capsule undo` without an id undoes the last command that changed the backlog."
+        raise Refused(f"Nothing of {mission} was merged.", plain if ours else f"See its state: capsule show {mission}")
+    if state.under_way:
+        raise Refused(f"{mission} is merged, and not at its end.", f"Let it end first: capsule run {mission}")
+    if state.into != project.branch:
+        on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
+        raise Refused(f"{mission} was merged into {state.into}, and {on}.", f"Switch to it: git switch {state.into}")
+    if not git.is_ancestor(merged, git.resolve("HEAD")):
+        raise Refused(f"{state.into} no longer holds the merge of {mission}, {merged[:12]}.", f"git log {state.into}")
+    return state
+
+
+def make_ready(project: Project, item_id: str) -> Item:
+    """Make an item ready again whose merge was reverted by hand."""
+    with lock_item(project, item_id) as held:
+        return move(held, "REOPEN", held.item.title, dict(_READY), no_commit=False).after
+
+
+def _ready_again(project: Project, verb: UndoableCommit, head: str) -> Mapping[str, bytes]:
+    """Return the backlog and its worklogs as they are without the merge, the item ready."""
+    there = {item.id: item for item in project.tracker.everything()}
+    if verb.item not in there:
+        return {**_with_item(project, verb, head), **_without_entries(project, verb, head)}
+    if there[verb.item].status is not Status.IN_PROGRESS:
+        return {}
+    return _rewritten(project, head, Assign(verb.item, {**_READY, "updated": SystemClock().now()}))
+
+
+def _rewritten(project: Project, head: str, assignment: Assignment) -> Mapping[str, bytes]:
+    """Return the tracker's files as a commit has them, with this change."""
+    tracker, git = cast("CommittedTracker", project.tracker), project.git
+    return tracker.rewrite(lambda path: git.read_file(git.tree_in(head), path), [assignment])[0]
+
+
+def _with_item(project: Project, verb: UndoableCommit, head: str) -> Mapping[str, bytes]:
     """Return the backlog with an archived item, as it was before."""
-    tracker, git, item = cast("CommittedTracker", project.tracker), project.git, _item_before(project, verb)
+    item = _item_before(project, verb)
     plain = ("title", "description", "origin", "unblock_context", "created")
     values: dict[str, Value] = {
         **{name: getattr(item, name) for name in plain},
@@ -114,10 +199,8 @@ def _with_item(project: Project, verb: UndoableCommit) -> Mapping[str, bytes]:
         "updated": SystemClock().now(),
     }
     if item.status in (Status.IN_PROGRESS, Status.DONE):  # else it would be archived again at once
-        values |= {"status": Status.READY.value, "phase": None}
-    back = Exists(f"reopen/{verb.commit}", values, id=item.id)
-    head = git.tree_in(git.resolve("HEAD"))
-    return tracker.rewrite(lambda path: git.read_file(head, path), [back])[0]
+        values |= _READY
+    return _rewritten(project, head, Exists(f"reopen/{verb.commit}", values, id=item.id))
 
 
 def _item_before(project: Project, verb: UndoableCommit) -> Item:
@@ -129,21 +212,22 @@ def _item_before(project: Project, verb: UndoableCommit) -> Item:
     return then[verb.item]
 
 
-def _without_entries(project: Project, verb: UndoableCommit) -> dict[str, bytes]:
+def _without_entries(project: Project, verb: UndoableCommit, head: str) -> dict[str, bytes]:
     """Return the worklogs without the entries of a commit."""
     git, found = project.git, {}
-    head, own = git.tree_in(git.resolve("HEAD")), project.tracker.own_files()
+    own = project.tracker.own_files()
     for path in [os.fsdecode(each.path) for each in git.differences(verb.before, verb.commit)]:
         if path == own[0] or not is_artefact(os.fsencode(path), own):
             continue
-        before, after, now = (git.read_file(tree, path) or b"" for tree in (verb.before, verb.commit, head))
+        before, after, now = (git.read_file(git.tree_in(at), path) or b"" for at in (verb.before, verb.commit, head))
         for entry in _ENTRY.split(after)[1:]:
-            if entry.strip() not in before:
-                now = now.replace(entry.strip() + b"\n", b"", 1)
+            if (text := entry.strip() + b"\n") not in before:
+                now = now.replace(text + b"\n" if text + b"\n" in now else text, b"", 1)
         found[path] = now.rstrip() + b"\n"
     return found
 
 
+_READY: Mapping[str, Value] = {"status": Status.READY.value, "phase": None}
 _ENTRY = re.compile(rb"(?m)^(?=## )")
 _ELSE = "`git log` lists all changes; `git revert COMMIT` undoes any of them."
 
@@ -153,19 +237,19 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
     if not tracker.traits.authoritative:
         there = tracker.traits.own_command("show", "ID", "", " ")
         refuse_verb(tracker, verb, f"Change it back with `capsule edit`, or in the tracker itself{there}.")
-    _refuse_what_prevents_a_commit(project)
+    _refuse_what_prevents_a_commit(project, edited_tracker_files(project))
 
 
-def _refuse_what_prevents_a_commit(project: Project) -> None:
+def _refuse_what_prevents_a_commit(project: Project, edited: Sequence[str]) -> None:
     git, own = project.git, project.tracker.own_files()
     if obstacle := why_not_committed(git, own):
         going_on = under_way(git.git_dir, bisect=True)
         hint = f"Finish it first: {going_on[1]}" if going_on else "Choose a branch: git switch NAME"
         raise Refused(f"Nothing can be committed now: {obstacle}.", hint)
-    if left := edited_tracker_files(project):
-        have = "has" if len(left) == 1 else "have"
-        cause = f"{', '.join(left)} {have} changes that are not committed, so the last verb is not the last change."
-        files = shlex.join(left)
+    if edited:
+        have = "has" if len(edited) == 1 else "have"
+        cause = f"{', '.join(edited)} {have} changes that are not committed, so nothing is undone."
+        files = shlex.join(edited)
         commit = f'git add {files} && git commit -m "{COMMIT_TRACKER}" {files}'
         raise Refused(cause, f"Commit them: {commit}; or put them away: git stash push -u {files}")
 
@@ -243,7 +327,7 @@ def _commit_revert(project: Project, verb: UndoableCommit) -> None:
     files = {path: git.read_file(merged, path) for path in map(os.fsdecode, paths)}
     kept = {path: _empty(path) if content is None else content for path, content in files.items()}
     message = f"{tagged(verb.item, 'UNDO', verb.subject)}\n\n{_UNDID}{verb.commit}"
-    commit_files(git, own, kept, message)
+    commit_onto(git, own, head, kept, message)
 
 
 def _empty(path: str) -> bytes:

@@ -1,8 +1,9 @@
 """Reopen items that are done or closed, or whose missions have ended or failed.
 
 An item that left the backlog comes back with its id and its fields, ready where its work had begun; the entry in the
-worklog goes. A failed mission resumes with fresh retries, as by `capsule answer ID --retry`. An aborted mission only
-has to be run again. Items of other trackers are reopened there, and the command is named.
+worklog goes. An item whose merge you reverted by hand is ready again. A failed mission resumes with fresh retries, as
+by `capsule answer ID --retry`. An aborted mission only has to be run again. Items of other trackers are reopened there,
+and the command is named.
 
   capsule reopen WRK-003
   capsule reopen WRK-003 WRK-004
@@ -17,7 +18,8 @@ import argparse
 from capsule.app.items import find_item
 from capsule.app.missions import mission_state
 from capsule.app.moves import unblock
-from capsule.app.undoing import reopen_archived
+from capsule.app.planning import command_to_run
+from capsule.app.undoing import make_ready, reopen_archived
 from capsule.commands import unblock as unblocking
 from capsule.commands.arguments import say
 from capsule.commands.each_item import do_each, items_argument
@@ -43,7 +45,7 @@ def _reopen(project: Project, item_id: str) -> None:
         return
     item = find_item(tracker, item_id)
     if item.status is Status.DONE:
-        there = tracker.traits.own_command("reopen", item_id, ".")
+        there = tracker.traits.own_command("reopen", item_id, f" in {tracker.name}.")
         raise Refused(f"{item_id} is closed in its tracker, and is reopened there.", f"Reopen it{there}")
     state = mission_state(project, item_id)
     if item.blocked:
@@ -52,6 +54,13 @@ def _reopen(project: Project, item_id: str) -> None:
         unblocking.report(unblock(project, item_id), "")
         return
     if state.abandoned:
-        say(f"{item_id} is open; its mission has ended. Start over: capsule run {item_id}")
+        fresh = " --fresh" if item.phase and not state.workflow.publishes_steps else ""
+        again = command_to_run(project, item, state.workflow.name, fresh)
+        say(f"{item_id} is open; its mission has ended. Start over: {again}")
+        return
+    if state.finished and "merged" in state.facts and item.status is Status.IN_PROGRESS:
+        item = make_ready(project, item_id)
+        say(f"{item_id} is ready again: {clean(item.title)}")
+        say(f"  run it: {command_to_run(project, item, state.workflow.name)}")
         return
     raise Refused(f"{item_id} is open: it is {status_and_phase(item)}.", f"Go on with it: capsule run {item_id}")

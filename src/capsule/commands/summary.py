@@ -174,7 +174,7 @@ def _next_command(item_id: str, item: Item | None, why: str, project: Project) -
         return f"capsule approve {item_id}"
     with MissionReader(project) as reader:
         history = reader.history(item_id)
-    if history.state.halt:
+    if history.state.halt and history.state.under_way:
         return history.summary(NOBODY, history.last).next
     spent = _SPENT.match(why)
     if spent and not (item and item.blocked):
@@ -182,7 +182,8 @@ def _next_command(item_id: str, item: Item | None, why: str, project: Project) -
     if why.startswith(ELSEWHERE):
         return f"capsule logs {item_id} -f"
     if item and not item.blocked:
-        return f"capsule run {item_id}{' --fresh' if why.endswith(' --fresh') else ''}"
+        _, again, options = why.rpartition(f"capsule run {item_id} --fresh")
+        return f"{again}{options}" if again else f"capsule run {item_id}"
     return f'capsule unblock {item_id} --notes "..."'
 
 

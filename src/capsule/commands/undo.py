@@ -7,23 +7,24 @@ item keeps its id; a mission that ended with it stays ended, and its work stays 
 
   capsule undo
 
-Trackers other than a backlog have no such history: use `capsule edit`, or the tracker itself. For a merge, this prints
-the command that reverts it, and does nothing:
+Trackers other than a backlog have no such history: use `capsule edit`, or the tracker itself.
+
+With an id it undoes the merge of that mission, in any tracker: a commit on the same branch reverts it, by which an item
+of a backlog is ready again; other trackers reopen theirs by the command that is printed. Later work and your own edits
+are kept; where they changed the same lines, nothing is undone. No test runs on the result: run yours before you push.
 
   capsule undo WRK-003
 
-Exit code: 0 undone, or the command is printed; 1 there is nothing to undo, or it is refused; 3 the item is running.
+Exit code: 0 undone; 1 there is nothing to undo, or it is refused; 3 the item is running.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from capsule.app.missions import known_mission
-from capsule.app.undoing import last_verb, undo
+from capsule.app.undoing import last_verb, undo, undo_merge
 from capsule.commands.arguments import item_argument, say
 from capsule.commands.each_item import do_in_turn
-from capsule.core.errors import Refused
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
 from capsule.reports.style import clean
@@ -45,15 +46,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_a_merge(project: Project, mission: str) -> int:
-    """Print how to revert a merge; a revert is work of its own, and needs its tests to be run."""
-    state = known_mission(project, mission)
-    merged = state.facts.get("merged", "")
-    if not merged:
-        hint = "`capsule undo` undoes the last command that changed the backlog."
-        raise Refused(f"{mission} is not merged, so there is no merge to revert.", hint)
-    parents = project.git.commit(merged).parents
-    say(f"{mission} was merged into {state.into} as {merged[:12]}. This reverts it:")
-    say(f"  git switch {state.into} && git revert {'-m 1 ' if parents[1:] else ''}{merged[:12]}")
-    say(f"  its changes:  git diff {merged[:12]}^1 {merged[:12]}")
-    say(f"  then reopen its item:  capsule reopen {mission}")
+    """Revert a merge, and say how its item is done again."""
+    done = undo_merge(project, mission)
+    tracker, merged = project.tracker, done.verb.commit[:12]
+    say(f"Undone: {clean(done.verb.subject)}")
+    say(f"  reverted by {done.commit[:12]} on {project.branch}; no test ran on it")
+    say(f"  its changes:  git diff {merged}^1 {merged}")
+    if not tracker.traits.authoritative:
+        say(f"  reopen it:  {tracker.traits.own_command('reopen', mission, f'in {tracker.name}', '')}")
+    say(f"  next:  {done.again}")
     return 0

@@ -86,7 +86,6 @@ _WORDS = {Status.IN_PROGRESS: "in_progress", Status.READY: "open", Status.DONE: 
 
 class BeadsFileTracker(BaseTracker):
     name = "beads-file"
-    traits = TrackerTraits(edits=BEADS_EDITS)
 
     def __init__(
         self,
@@ -101,6 +100,8 @@ class BeadsFileTracker(BaseTracker):
         self._now = now
         self._us = us
         self._known = _Table(b"", {}, {}, {}, ())
+        reopen = f'set "status" of {{}} to "open" in {FOLDER}/{path.name}'
+        self.traits = TrackerTraits(edits=BEADS_EDITS, own_commands={"reopen": reopen})
 
     @property
     def warnings(self) -> Sequence[str]:

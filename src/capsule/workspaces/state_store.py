@@ -114,9 +114,28 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
 
 def commit_files(git: Git, own_files: Sequence[str], files: Mapping[str, bytes], message: str) -> str:
     """Commit exactly these files to the branch that is checked out; '' if it has them already."""
+    return _without_tracker(git, own_files).commit_files(files, message)
+
+
+def commit_onto(
+    git: Git,
+    own_files: Sequence[str],
+    onto: str,
+    files: Mapping[str, bytes],
+    message: str,
+    *,
+    work: Checkpoint | None = None,
+) -> str:
+    """Commit files that were made from the commit `onto`, and the changes of the work; '' if it has them already.
+
+    They reach the disk with the commit. If the branch has moved, or cannot move, nothing changes.
+    """
+    return _without_tracker(git, own_files).commit_onto(onto, files, message, work)
+
+
+def _without_tracker(git: Git, own_files: Sequence[str]) -> GitStateStore:
     nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, (), ())  # noqa: E731
-    store = GitStateStore(git, nothing, lambda _data: ({}, 0), own_files, SystemClock().now)
-    return store.commit_files(files, message)
+    return GitStateStore(git, nothing, lambda _data: ({}, 0), own_files, SystemClock().now)
 
 
 class GitStateStore(StateStore):
@@ -210,6 +229,23 @@ class GitStateStore(StateStore):
                     self._bring_along(branch.name, branch.tip)
                     return commit
         raise _too_busy(branch.name)
+
+    def commit_onto(self, onto: str, files: Mapping[str, bytes], message: str, work: Checkpoint | None) -> str:
+        """Commit these files and the work on top of this commit; '' if it has them already."""
+        git = self._git
+        with self._open():
+            branch = self._branch("")
+            if branch.tip == onto:
+                tree = with_files(git, self.combined(work, onto) if work else git.tree_in(onto), files)
+                if tree == git.tree_in(onto):
+                    return ""
+                made = git.commit_tree(tree, [onto], f"{message.rstrip()}\n", by=git.identity, date=self._now())
+                pending = _Pending(branch.name, made, onto, (), (), self._home)
+                write_atomically(self._note, msgspec.json.encode(pending))
+                if self._swap(branch, made):
+                    self._settle(pending)
+                    return made
+        raise Refused(f"{branch.name} moved meanwhile; nothing was changed.", "Run the same command again.")
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
