@@ -113,9 +113,8 @@ def test_nothing_is_accepted_of_a_mission_that_runs(a_project: Project) -> None:
         assert_clear(answer, 3, "is running (pid ", f"capsule run {ITEM}")
 
 
-@pytest.mark.slow
-@pytest.mark.promise("accept.backlog")
-def test_a_backlog_item_that_needs_you_goes_on_once_accepted(a_backlog: BacklogProject) -> None:
+def review_an_untested_change(a_backlog: BacklogProject) -> str:
+    """Run an item whose code no test asks for, until it needs a person."""
     papers = stem()
     built = honest_backlog()["build"][-1]["write"][f"{papers}_SPEC.md"]
     write = {"pay.py": CODE, "tests/test_pay.py": VACUOUS, f"{papers}_SPEC.md": built}
@@ -124,6 +123,13 @@ def test_a_backlog_item_that_needs_you_goes_on_once_accepted(a_backlog: BacklogP
     a_backlog.test = UNITTEST["CAPSULE_EVIDENCE__TEST"]
     item = a_backlog.add("Find the answer", "--size=small", "--risk=low")
     a_backlog.run(item)
+    return item
+
+
+@pytest.mark.slow
+@pytest.mark.promise("accept.backlog")
+def test_a_backlog_item_that_needs_you_goes_on_once_accepted(a_backlog: BacklogProject) -> None:
+    item = review_an_untested_change(a_backlog)
     reviews = [e for e in a_backlog.events() if isinstance(e, StepEnded) and e.phase == "review"]
     assert [event.decision.move.value for event in reviews] == ["retry", "park"]
     blocked = a_backlog.item().blocked

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
 
+from capsule.commands.verbs import ALIASES, GROUPS
 from capsule.core.event import MovedByHand
 from capsule.core.item import Status
 
 from .backlog_project import BacklogProject, blocked, unchanged
 from .conftest import ITEM, Project, assert_clear
+from .test_accept import review_an_untested_change
 from .test_backlog_commands import an_interrupted_mission  # noqa: F401 - a fixture
 
 
@@ -22,28 +25,81 @@ def committed(a_backlog: BacklogProject) -> BacklogProject:
     return a_backlog
 
 
-@pytest.mark.promise("commands.undo")
-@pytest.mark.parametrize(
-    ("words", "subject"),
-    [
-        (("edit", "WRK-001", "--title=Sort it", "--impact=high"), "[WRK-001][EDIT] title, impact changed"),
-        (("depend", "WRK-001", "--on=WRK-003"), "[WRK-001][DEPEND] waits for WRK-003"),
-        (("hold", "WRK-003", "--reason=later"), "[WRK-003][HOLD] later"),
-        (("answer", "WRK-002", "--approve"), "[WRK-002][UNBLOCK] risk is high, above the guardrail low"),
-        (("advance", "WRK-001"), "[WRK-001][ADVANCE] new -> scoped"),
-        (("complete", "WRK-001"), "[WRK-001][ARCHIVE] Completed: Item 1"),
-        (("close", "WRK-003", "--reason=no"), "[WRK-003][ARCHIVE] Closed: Item 3 (no)"),
-    ],
+@pytest.fixture
+def waiting(a_backlog: BacklogProject) -> BacklogProject:
+    """Four items, the second waits for a decision, the fourth for an answer; all is committed."""
+    a_backlog.hold({"tags": "[ui]"}, blocked("decision", risk="high"), {"status": "ready"}, blocked())
+    a_backlog.git("commit", "-q", "-m", "by hand", "BACKLOG.yaml")
+    return a_backlog
+
+
+@pytest.fixture
+def refuted(a_backlog: BacklogProject) -> BacklogProject:
+    """The tests of WRK-001 do not demand its code, which waits to be accepted."""
+    review_an_untested_change(a_backlog)
+    return a_backlog
+
+
+TYPED = (
+    (("add", "Another"), "[WRK-005][ADD] Another"),
+    (("new", "Another"), "[WRK-005][ADD] Another"),
+    (("create", "Another"), "[WRK-005][ADD] Another"),
+    (("import", "-"), "[WRK-005][IMPORT] 1 item"),
+    (("edit", "WRK-001", "--title=Sort it", "--impact=high"), "[WRK-001][EDIT] title, impact changed"),
+    (("set", "WRK-001", "--title=Sort it"), "[WRK-001][EDIT] title changed"),
+    (("depend", "WRK-001", "--on=WRK-003"), "[WRK-001][DEPEND] waits for WRK-003"),
+    (("hold", "WRK-003", "--reason=later"), "[WRK-003][HOLD] later"),
+    (("block", "WRK-003", "later"), "[WRK-003][HOLD] later"),
+    (("answer", "WRK-002", "--approve"), "[WRK-002][UNBLOCK] risk is high, above the guardrail low"),
+    (("answer", "WRK-004", "Blue."), "[WRK-004][UNBLOCK] Blue."),
+    (("answer", "WRK-004", "--close=no"), "[WRK-004][ARCHIVE] Closed: Item 4 (no)"),
+    (("reply", "WRK-004", "Blue."), "[WRK-004][UNBLOCK] Blue."),
+    (("retry", "WRK-004"), "[WRK-004][UNBLOCK] which colour?"),
+    (("unblock", "WRK-004", "--notes=Blue."), "[WRK-004][UNBLOCK] Blue."),
+    (("approve", "WRK-002"), "[WRK-002][UNBLOCK] risk is high, above the guardrail low"),
+    (
+        ("accept", "WRK-001", "demanded", "--because=It is a hook."),
+        "[WRK-001][UNBLOCK] accepted demanded: It is a hook.",
+    ),
+    (("advance", "WRK-001"), "[WRK-001][ADVANCE] new -> scoped"),
+    (("complete", "WRK-001"), "[WRK-001][ARCHIVE] Completed: Item 1"),
+    (("done", "WRK-001"), "[WRK-001][ARCHIVE] Completed: Item 1"),
+    (("finish", "WRK-001"), "[WRK-001][ARCHIVE] Completed: Item 1"),
+    (("close", "WRK-003", "--reason=no"), "[WRK-003][ARCHIVE] Closed: Item 3 (no)"),
+    (("reopen", "WRK-003"), "[WRK-003][REOPEN] Item 3"),
 )
-def test_what_a_verb_did_is_taken_back(committed: BacklogProject, words: tuple[str, ...], subject: str) -> None:
-    before = committed.backlog.read_bytes()
-    assert committed.say(*words).code == 0
-    answer = committed.say("undo")
+"""Each command that changes a backlog, and each spelling of one, as typed; and the subject of its commit."""
+READING = {"init", "status", "questions", "list", "explain", "undo"}
+"""Commands for items that have nothing to undo; `init` makes the backlog."""
+
+
+def entries(project: BacklogProject) -> list[str]:
+    """The entries of the worklogs, without their heads."""
+    texts = [worklog.read_text() for worklog in sorted((project.path / "_worklog").glob("*.md"))]
+    return [entry.strip() for text in texts for entry in text.split("\n## ")[1:]]
+
+
+def test_each_command_that_changes_a_backlog_is_undone_here() -> None:
+    changing = GROUPS["Items"].keys() - READING
+    spellings = {alias for alias, words in ALIASES.items() if words[0] in changing}
+    assert {words[0] for words, _ in TYPED} == changing | spellings
+
+
+@pytest.mark.sweep(cases=9)
+@pytest.mark.promise("commands.undo")
+@pytest.mark.parametrize(("words", "subject"), TYPED, ids=[" ".join(words) for words, _ in TYPED])
+def test_what_a_verb_did_is_taken_back(request: pytest.FixtureRequest, words: tuple[str, ...], subject: str) -> None:
+    project: BacklogProject = request.getfixturevalue("refuted" if words[0] == "accept" else "waiting")
+    if words[0] == "reopen":
+        project.say("complete", words[1])
+    before, recorded = project.backlog.read_bytes(), entries(project)
+    assert project.say(*words, stdin=b"- Another\n").code == 0
+    answer = project.say("undo")
     assert (answer.code, answer.err, answer.out.splitlines()[0]) == (0, "", f"Undone: {subject}")
-    assert committed.backlog.read_bytes() == before
-    assert committed.subjects()[-1] == f"[{words[1]}][UNDO] {subject}" and committed.status() == ""
-    for worklog in (committed.path / "_worklog").glob("*.md"):
-        assert "Item" not in worklog.read_text()
+    assert project.subjects()[-1] == f"{subject.partition(']')[0]}][UNDO] {subject}" and project.status() == ""
+    after = project.backlog.read_bytes()
+    assert re.sub(rb"last_id: .*", b"", after) == re.sub(rb"last_id: .*", b"", before)
+    assert entries(project) == recorded
 
 
 @pytest.mark.promise("commands.undo")
