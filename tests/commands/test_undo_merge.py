@@ -154,6 +154,17 @@ def test_of_an_item_that_was_not_merged_undo_says_so(a_backlog: BacklogProject) 
     assert_clear(a_backlog.say("undo", "WRK-009"), 1, "There is no item WRK-009", "")
 
 
+def test_of_work_that_was_committed_step_by_step_its_commits_are_named(a_backlog: BacklogProject) -> None:
+    a_backlog.play(by_change())
+    a_backlog.add()
+    assert a_backlog.run().code == 0
+    refused = a_backlog.say("undo", "WRK-001")
+    assert_clear(refused, 1, "WRK-001 was committed step by step, so there is no merge to undo.", "git log --grep")
+    listed = named(refused, "Its commits: git")
+    subjects = a_backlog.git(*listed, "--format=%s").splitlines()
+    assert len(subjects) > 3 and all(subject.startswith("[WRK-001][") for subject in subjects)
+
+
 def test_a_merge_is_undone_on_the_branch_that_has_it(merged: BacklogProject) -> None:
     merged.git("switch", "-q", "-c", "mine")
     assert_clear(merged.say("undo", "WRK-001"), 1, "was merged into main, and mine is checked out", "git switch main")
@@ -175,6 +186,7 @@ def test_a_bead_is_reopened_by_hand_and_done_again(a_merged_mission: Project) ->
     reopen = f'set "status" of {ITEM} to "open" in .beads/issues.jsonl'
     assert f"reopen it:  {reopen}\n" in answer.out
     assert_clear(project.say("reopen", ITEM), 1, f"{ITEM} is closed in its tracker", f"Reopen it: {reopen}")
+    assert_clear(project.say("undo", ITEM), 1, f"of {ITEM} is undone already.", f"Reopen it: {reopen}")
     beads = project.path / ".beads/issues.jsonl"
     beads.write_text(beads.read_text().replace('"closed"', '"open"'))
     again = type_it(project, named(answer, "next:"))

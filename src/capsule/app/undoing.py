@@ -126,6 +126,8 @@ def undo_merge(project: Project, mission: str) -> UndoneMerge:
     commit = git.commit(merged)
     verb = UndoableCommit(merged, commit.parents[0], mission, "", commit.message.partition("\n")[0], "")
     message = f"{tagged(mission, 'UNDO', verb.subject)}\n\n{_UNDID}{merged}"
+    there = tracker.traits.own_command("reopen", mission, f"reopen it in {tracker.name}", "")
+    reopen = f"capsule reopen {mission}" if ours else there
     work = Checkpoint(commit="", head=merged, tree=git.tree_in(verb.before))
     journal = project.journal()
     try:
@@ -135,13 +137,14 @@ def undo_merge(project: Project, mission: str) -> UndoneMerge:
     except Conflicts as conflict:
         cause = f"What the merge of {mission} changed was changed since: {', '.join(conflict.paths)}"
         revert = f"git revert {'-m 1 ' if commit.parents[1:] else ''}{merged[:12]}"
-        reopen = f"capsule reopen {mission}" if ours else tracker.traits.own_command("reopen", mission, "reopen it", "")
         raise Refused(f"{cause}; nothing was undone.", f"Revert it by hand: {revert}; then: {reopen}") from None
     finally:
         journal.close()
     again = command_to_run(project, state.item, state.workflow.name)
     if not made:
-        raise Refused(f"The merge {merged[:12]} of {mission} is undone already.", f"Do it again: {again}")
+        closed = not ours and find_item(tracker, mission).status is Status.DONE
+        hint = f"Reopen it: {reopen}" if closed else f"Do it again: {again}"
+        raise Refused(f"The merge {merged[:12]} of {mission} is undone already.", hint)
     return UndoneMerge(verb, made, again)
 
 
@@ -151,10 +154,15 @@ def _merged_mission(project: Project, mission: str) -> MissionState:
     if not state.started:
         find_item(project.tracker, mission)
     merged = state.facts.get("merged", "")
+    if state.started and state.workflow.publishes_steps:
+        cause = f"{mission} was committed step by step, so there is no merge to undo."
+        raise Refused(cause, f"Its commits: git log --grep='^Capsule-Step: {mission}/'")
     if not merged:
         ours = project.tracker.traits.authoritative
         plain = "`capsule undo` without an id undoes the last command that changed the backlog."
-        raise Refused(f"Nothing of {mission} was merged.", plain if ours else f"See its state: capsule show {mission}")
+        raise Refused(
+            f"Nothing of {mission} was merged.", plain if ours else "`capsule status` lists items and missions."
+        )
     if state.under_way:
         raise Refused(f"{mission} is merged, and not at its end.", f"Let it end first: capsule run {mission}")
     if state.into != project.branch:
