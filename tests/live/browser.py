@@ -87,7 +87,8 @@ def found(path: str | None = None) -> Path | None:
 class Browser:
     """One page. What it is asked is asked again until it is so, or until nothing can be the matter but a fault."""
 
-    def __init__(self, orders: int, answers: int) -> None:
+    def __init__(self, orders: int, answers: int, pid: int) -> None:
+        self.pid = pid
         self._orders, self._answers = orders, answers
         self._heard, self._number, self._session = b"", 0, ""
         self.requests: list[str] = []
@@ -244,7 +245,7 @@ def browser(program: Path, folder: Path) -> Iterator[Browser]:
     os.close(theirs_in)
     os.close(theirs_out)
     try:
-        yield Browser(orders, answers)
+        yield Browser(orders, answers, process.pid)
     finally:
         os.close(orders)
         os.killpg(process.pid, signal.SIGKILL)
