@@ -37,21 +37,21 @@ def project(tmp_path: Path) -> Repo:
     return Repo(tmp_path / "project")
 
 
-def _environment(folder: Path) -> Mapping[str, str]:
+def _environment(folder: Path, script: Path = SCRIPT) -> Mapping[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if name.startswith("GIT_")},
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
         **UNSANDBOXED,
         "CAPSULE_AGENT": "scripted",
-        "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(SCRIPT)]),
+        "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(script)]),
     }
 
 
 @contextmanager
-def _served(project: Repo) -> Iterator[str]:
+def _served(project: Repo, script: Path = SCRIPT) -> Iterator[str]:
     """The address; afterwards the server is told to stop, and does, and leaves nobody behind."""
-    with _started(project) as (server, address):
+    with _started(project, script) as (server, address):
         yield address
         server.send_signal(signal.SIGINT)
         said = server.communicate(timeout=LONG)
@@ -60,11 +60,11 @@ def _served(project: Repo) -> Iterator[str]:
 
 
 @contextmanager
-def _started(project: Repo) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _started(project: Repo, script: Path = SCRIPT) -> Iterator[tuple[subprocess.Popen[str], str]]:
     server = subprocess.Popen(
         [sys.executable, "-m", "capsule", "dashboard", "--web"],
         cwd=project.path,
-        env=_environment(project.path.parent),
+        env=_environment(project.path.parent, script),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -98,8 +98,13 @@ def tone_of(summary: MissionSummary) -> Tone:
 
 def outcome_of(attempt: Attempt) -> str:
     """`PASS`, `PASS, unverified`, `REFUTED, mended at attempt 3`, `interrupted`."""
-    mended = f"mended at attempt {attempt.mended}" if attempt.mended else ""
-    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt), mended)))
+    mended = f", mended at attempt {attempt.mended}" if attempt.mended else ""
+    return f"{verdict_of(attempt)}{mended}"
+
+
+def verdict_of(attempt: Attempt) -> str:
+    """`PASS`, `PASS, unverified`, `REFUTED`, `interrupted`."""
+    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt))))
 
 
 def look_of(attempt: Attempt) -> Look:
