@@ -303,6 +303,13 @@ def test_a_project_without_tracker_tests_or_commits_is_told_so(tmp_path: Path, p
     assert 'git add -A && git commit -m "First commit"' in found["main"]["hint"]
 
 
+def test_a_main_branch_that_is_unknown_is_named_with_the_setting(healthy: Path, path_with_claude: str) -> None:
+    subprocess.run(["git", "branch", "-m", "develop"], cwd=healthy, check=True)
+    found = findings(healthy, PATH=path_with_claude)
+    assert (found["repository"]["state"], found["main"]["state"]) == ("ok", "wrong")
+    assert found["main"]["hint"] == "Name it in .capsule/config.yaml: `project: {main: BRANCH}`. Branches: develop"
+
+
 def test_uncommitted_changes_that_would_stop_a_run_are_a_warning(a_backlog: BacklogProject) -> None:
     a_backlog.write("README", "edited\n")
     assert "checkout" not in findings(a_backlog.path), "nothing is to be run"

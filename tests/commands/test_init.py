@@ -76,6 +76,27 @@ def test_init_makes_nothing_where_git_does_not_know_who_commits(an_empty_reposit
     assert {path.name for path in project.path.iterdir()} == {".git"}
 
 
+@pytest.mark.parametrize("name", ["trunk", "main", "master"])
+def test_init_names_a_main_branch_with_an_unusual_name(an_empty_repository: BacklogProject, name: str) -> None:
+    project = an_empty_repository
+    project.git("symbolic-ref", "HEAD", f"refs/heads/{name}")
+    project.commit("start", README="hello\n")
+    assert project.say("init").code == 0
+    named = '  main: "trunk"    # work is merged into it\n' in (project.path / ".capsule/config.yaml").read_text()
+    assert named is (name == "trunk")
+
+
+def test_init_does_not_guess_the_main_branch_among_several(a_lived_in_repository: BacklogProject) -> None:
+    project = a_lived_in_repository
+    project.git("branch", "-m", "develop")
+    project.git("switch", "-q", "-c", "feature")
+    assert project.say("init").code == 0
+    assert "main:" not in (project.path / ".capsule/config.yaml").read_text()
+    project.add()
+    ended = project.run()
+    assert ended.code == 0 and "Cannot tell" not in ended.err, "steps go to the branch that is checked out"
+
+
 def test_init_is_safe_to_repeat(an_empty_repository: BacklogProject) -> None:
     project = an_empty_repository
     project.say("init")

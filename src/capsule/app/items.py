@@ -177,9 +177,9 @@ def uncommitted_tracker_files(project: Project) -> list[str]:
 
 
 def commit_tracker_files(project: Project, into: str) -> None:
-    """Commit the tracker's own files if the settings ask for it and the target branch is checked out."""
+    """Commit the tracker's own files if the target branch is checked out."""
     git = project.git
-    if not project.settings.tracker.commit or git.checked_out() != into or under_way(git.git_dir, bisect=True):
+    if git.checked_out() != into or under_way(git.git_dir, bisect=True):
         return
     paths = [path for path in uncommitted_tracker_files(project) if (project.root / path).is_file()]
     if paths:

@@ -102,7 +102,7 @@ def _tracker_committed(run: RunContext, into: str) -> Iterator[None]:
         yield
     finally:
         try:
-            if project.git.resolve("HEAD"):  # else the run's own error says that there is no commit
+            if project.settings.tracker.commit and project.git.resolve("HEAD"):
                 main = into or repository.main_branch(project.git, project.settings.project.main)
                 commit_tracker_files(project, main)
         except CapsuleError as fault:

@@ -420,8 +420,12 @@ def _repository(context: _Context) -> Iterator[Checked]:
             'Missions start from a commit. Make one: `git add -A && git commit -m "First commit"`',
         )
         return
-    main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
-    yield Checked("main", "ok", f"work is merged into {main}")
+    try:
+        main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
+    except CapsuleError as fault:
+        yield Checked("main", "wrong", fault.message, fault.hint)
+    else:
+        yield Checked("main", "ok", f"work is merged into {main}")
 
 
 def _settings(context: _Context) -> Iterator[Checked]:

@@ -18,6 +18,7 @@ Exit code: 0 ready; 1 the project has another prefix; 2 usage, not in a git repo
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import SKILLS, new_backlog_file, uses_skills
 from capsule.workspaces.checkouts import passes_link
-from capsule.workspaces.repository import dirty_paths
+from capsule.workspaces.repository import dirty_paths, only_branch
 from capsule.workspaces.state_store import commit_files
 
 BACKLOG = "BACKLOG.yaml"
@@ -58,7 +59,7 @@ SETTINGS = """\
 # Settings of this project for Capsule. `capsule config` shows every effective setting and where it comes from.
 project:
   prefix: {prefix}    # ids of new items begin with it
-{tracker}
+{main}{tracker}
 # The agent that does the work. `capsule doctor` says which are installed.
 # agent: claude
 
@@ -208,7 +209,9 @@ def _files(project: Project, args: argparse.Namespace, tracker: str) -> dict[str
     if not (root / PROJECT_TOML).exists():
         both = "\n# There is a .beads folder too.\ntracker: backlog\n" if beads and args.tracker == "backlog" else ""
         prefix = args.prefix or project.settings.project.prefix
-        found[CONFIG] = SETTINGS.format(prefix=prefix, tracker=both).encode()
+        branch = only_branch(project.git)
+        main = f"  main: {json.dumps(branch)}    # work is merged into it\n" if branch else ""
+        found[CONFIG] = SETTINGS.format(prefix=prefix, main=main, tracker=both).encode()
     _check_file(root, IGNORE)
     found[IGNORE] = ignoring(root / IGNORE)
     if args.prompts:

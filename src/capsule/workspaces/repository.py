@@ -31,6 +31,13 @@ def main_branch(git: Git, configured: str = "auto") -> str:
     raise CapsuleError("Cannot tell which branch is the main one.", _choices(branches))
 
 
+def only_branch(git: Git) -> str:
+    """Return the only branch, if nothing but the settings can say that it is the main one; else ''."""
+    branch = git.checked_out()
+    named = branch in _USUAL or _head_of_origin(git) or not branch.isprintable()
+    return "" if named or {*git.refs("refs/heads")} - {f"refs/heads/{branch}"} else branch
+
+
 def _head_of_origin(git: Git) -> str:
     """Ask git only if there may be an answer: a symbolic ref is always a file of its own."""
     if not (git.common_dir / _ORIGIN / "HEAD").exists() and not (git.common_dir / "reftable").exists():
@@ -128,7 +135,7 @@ def exclude_artefacts(git: Git, base: str, *, worklog: bool = True) -> None:
 
 def _choices(branches: Sequence[str]) -> str:
     listed = ", ".join(branches[:10]) or "none yet: commit something first"
-    return f"Say it in .capsule/config.yaml as project.main. Branches: {listed}"
+    return f"Name it in .capsule/config.yaml: `project: {{main: BRANCH}}`. Branches: {listed}"
 
 
 def _read_status(listing: bytes) -> tuple[set[bytes], dict[bytes, tuple[str, str]]]:
