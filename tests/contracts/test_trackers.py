@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from capsule.adapters import Tracker
 from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError
 from capsule.core.item import Item, NewItem, Status
 from capsule.system.lock import FileLock
-from capsule.trackers import backlog
+from capsule.trackers import backlog, beads_file
 from capsule.trackers._beads import file_in, splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect
 from capsule.trackers.memory import MemoryTracker
@@ -315,6 +316,18 @@ def test_a_hand_edit_is_seen_at_once(tmp_path: Path) -> None:
     tracker = beads(tmp_path, {"id": "a", "title": "one"})
     assert tracker.item("a").title == "one"
     write_beads(tmp_path, '{"id": "a", "title": "two"}')
+    assert tracker.item("a").title == "two"
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beads_file, "_SETTLED", -1_000_000_000)  # as if it had been written long ago
+    tracker = beads(tmp_path, {"id": "a", "title": "one"})
+    path = write_beads(tmp_path, '{"id": "a", "title": "one"}')
+    assert tracker.item("a").title == "one"
+    before = path.stat()
+    time.sleep(0.05)  # longer than the grain of the file system's clock
+    write_beads(tmp_path, '{"id": "a", "title": "two"}')
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert tracker.item("a").title == "two"
 
 

@@ -202,7 +202,7 @@ def test_a_long_queue_of_families_is_looked_at_once() -> None:
 
     def cost(number: int) -> int:
         chain = [item(f"t{n}", parent=f"f{n // 10}", dependencies=(f"t{n - 1}",)) for n in range(number)]
-        features = [item(f"f{n}", type="feature", parent="e") for n in range(number // 10)]
+        features = [item(f"f{n}", type="feature", parent="e", dependencies=(f"f{n - 1}",)) for n in range(number // 10)]
         known = Counted({each.id: each for each in [item("e", type="epic"), *features, *chain]})
         line = ItemQueue(known, by_priority=True)
         assert all(line.place(each) for each in known.values())

@@ -13,7 +13,7 @@ from capsule.core.item import Item, Status
 from capsule.core.status import MissionStatus
 from capsule.core.text import did_you_mean
 from capsule.reports.style import Style, clean, wrapped
-from capsule.reports.table import line_of, widest
+from capsule.reports.table import aligned, widest
 
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
@@ -102,7 +102,8 @@ def _why(item: Item, waits: Sequence[str]) -> str:
     if item.blocked:
         return ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason))))
     waiting = f"waiting for {', '.join(waits)}" if waits else ""
-    return clean("; ".join(filter(None, (waiting, item.will_ask))))
+    asks = item.will_ask if item.unmet else ""
+    return clean(f"{waiting}; {asks}" if waiting and asks else waiting or asks)
 
 
 def listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[ItemRow]:
@@ -123,40 +124,41 @@ def as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[ItemRow]:
     """List items in the order of the tracker, each below its parent, and indented by its depth."""
     shown, counts = {item.id for item in items}, counts_below([*known.values()])
     depths: dict[str, int] = {}
-    rows, waiting = [], MissionStatus.WAITING.words
-    families: list[Item] = []
-    alone: list[Item] = []
+    families: list[ItemRow] = []
+    alone: list[ItemRow] = []
+    waiting = MissionStatus.WAITING.words
     for item in known.values():
-        if item.id in shown:
-            (families if item.parent in known or is_container(item) else alone).append(item)
-    for item in (*families, *alone):
+        if item.id not in shown:
+            continue
         depth = depths[item.id] = depths.get(item.parent, -1) + 1
-        done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
+        holds = is_container(item)
+        done, of = counts[item.id] if holds else (0, 0)
         waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
-        status = item.status
         cells = (
             STEP * min(depth, DEEPEST) + item.id if depth else item.id,
-            waiting if waits and status is Status.READY else status.value,
+            waiting if waits and item.status is Status.READY else item.status,
             f"P{item.priority}",
             f"{done}/{of}" if of else "-",
             clean(item.title),
         )
-        rows.append(ItemRow(item, cells, clean(item.blocked.reason) if item.blocked else _why(item, waits)))
-    return rows
+        row = ItemRow(item, cells, clean(item.blocked.reason) if item.blocked else _why(item, waits))
+        (families if holds or item.parent in known else alone).append(row)
+    return [*families, *alone]
 
 
 def table_lines(headings: Sequence[str], rows: Sequence[ItemRow], style: Style, width: int) -> Iterator[str]:
-    widths = [widest(cells) for cells in zip(headings, *(row.cells for row in rows), strict=True)]
+    columns = [*zip(headings, *(row.cells for row in rows), strict=True)]
+    widths = [*map(widest, columns)]
     shown = _that_fit(headings, widths, width)
-    headings, widths = [headings[each] for each in shown], [widths[each] for each in shown]
-    title = headings.index("Title")
+    columns, widths = [columns[each] for each in shown], [widths[each] for each in shown]
+    title = [heading for heading, *_ in columns].index("Title")
     room = width - sum(widths) + widths[title] - len(GAP) * (len(widths) - 1)
     widths[title] = min(widths[title], max(room, NARROWEST_TITLE))
     indent = " " * sum(cell + len(GAP) for cell in widths[:title])
-    yield style.paint("bold", line_of(headings, widths, GAP))
+    head, *lines = map(str.rstrip, map(GAP.join, zip(*map(aligned, columns, widths), strict=True)))
+    yield style.paint("bold", head)
     below = indent if width - len(indent) >= NARROWEST_TITLE else STEP
-    for item, cells, why in rows:
-        line = line_of([cells[each] for each in shown], widths, GAP)
+    for (item, _, why), line in zip(rows, lines, strict=True):
         yield style.paint(COLOURS[item.status], line) if item.status in COLOURS else line
         if why:
             yield from wrapped(why, width, below, "")

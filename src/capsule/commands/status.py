@@ -92,7 +92,7 @@ def _done_lately(tracker: Tracker) -> Iterator[str]:
 
 def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str] = ()) -> str:
     all_of_them = len(every)
-    counts = Counter("waiting" if item.id in waiting else item.status.value for item in items)
+    counts = Counter("waiting" if item.id in waiting else item.status for item in items)
     shown = f"{len(items)} of {all_of_them}" if len(items) != all_of_them else str(all_of_them)
     kinds = ", ".join(f"{number} {word}" for word, number in counts.items())
     return f"{shown} item{'' if all_of_them == 1 else 's'}{': ' if kinds else ''}{kinds}"
@@ -100,10 +100,9 @@ def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str
 
 def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     """Count tasks, not epics; a task with open dependencies is waiting, not ready."""
-    known, work = {item.id: item for item in every}, to_do(every)
-    free = (item for item in work if not (item.blocked or item.taken_by))
-    waiting = {item.id for item in free if next(unfinished(item, known), None)}
-    return _counts(to_do(items), work, waiting)
+    waits = unfinished({item.id: item for item in every})
+    waiting = {item.id for item in every if item.id in waits and not (item.blocked or item.taken_by)}
+    return _counts(to_do(items), to_do(every), waiting)
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Sequence[str]:

@@ -51,20 +51,31 @@ def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
         above = known.get(above.parent)
 
 
-def unfinished(item: Item, known: Mapping[str, Item]) -> Iterator[tuple[str, str]]:
-    """Yield what must be done first, each with the item that depends on it: this one, or one above it.
+def unfinished(known: Mapping[str, Item]) -> dict[str, dict[str, str]]:
+    """Return what each waiting item waits for, each with the item that depends on it: this one, or one above it.
 
     A container's dependency on something inside it only says when the container is done.
     """
-    for other in item.dependencies:
-        if other in known:
-            yield other, item.id
-    for holder in ancestors(item, known):
-        for other in holder.dependencies:
-            if other in known and other != holder.id:
-                family = {above.id for above in ancestors(known[other], known)}
-                if holder.id not in family:
-                    yield other, holder.id
+    found: dict[str, dict[str, str]] = {}
+    parents = set()
+    for item in known.values():
+        parents.add(item.parent)
+        if item.dependencies and (first := {other: item.id for other in item.dependencies if other in known}):
+            found[item.id] = first
+    handed_down = {
+        holder: {other: holder for other in found[holder] if not _holds(holder, other, known)}
+        for holder in parents & found.keys()
+    }
+    for item in known.values() if handed_down else ():
+        for holder in ancestors(item, known):
+            if more := handed_down.get(holder.id):
+                found.setdefault(item.id, {}).update(more)
+    return found
+
+
+def _holds(holder: str, other: str, known: Mapping[str, Item]) -> bool:
+    """Tell whether an item is another one, or holds it at any depth."""
+    return holder == other or any(above.id == holder for above in ancestors(known[other], known))
 
 
 def to_do(members: Iterable[Item]) -> list[Item]:
@@ -80,18 +91,20 @@ def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
 
 
 def counts_below(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:
-    """Count the work items below each, at any depth: how many are done, and how many there are.
+    """Count the work items below each container, at any depth: how many are done, and how many there are.
 
     Parents come before their children.
     """
     counts: dict[str, tuple[int, int]] = {}
     for item in reversed(in_order):
         done, of = counts.get(item.id, (0, 0))
-        if not is_container(item):
+        if is_container(item):
+            counts[item.id] = done, of
+        else:
             done, of = done + (item.status is Status.DONE), of + 1
-        counts[item.id] = done, of
-        above = counts.get(item.parent, (0, 0))
-        counts[item.parent] = above[0] + done, above[1] + of
+        if item.parent:
+            above = counts.get(item.parent, (0, 0))
+            counts[item.parent] = above[0] + done, above[1] + of
     return counts
 
 

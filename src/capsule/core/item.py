@@ -166,7 +166,7 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _DUPLICATE = "duplicate of "
-_FOUND_BY = re.compile(r"Found by [A-Za-z0-9._-]+/[A-Za-z0-9_-]+: ")
+_FOUND_BY = r"Found by [A-Za-z0-9._-]+/[A-Za-z0-9_-]+: "
 
 
 def duplicate_of(twin: str) -> str:
@@ -205,7 +205,7 @@ def with_finding(description: str, origin: str, context: str) -> tuple[str, str]
 def as_asked(item: Item) -> Item:
     """Return the item as people wrote it, without what agents of other items found about it."""
     paragraphs = item.description.split("\n\n")
-    own = "\n\n".join(each for each in paragraphs if not _FOUND_BY.match(each))
+    own = "\n\n".join(each for each in paragraphs if not re.match(_FOUND_BY, each))
     return msgspec.structs.replace(item, description=own.strip())
 
 
@@ -284,10 +284,7 @@ def with_holders(items: Mapping[str, Item]) -> dict[str, Item]:
     for item in items.values():
         if item.parent in items and item.parent != item.id:
             held.setdefault(item.parent, []).append(item.id)
-    return {
-        name: msgspec.structs.replace(item, holds=tuple(held[name])) if name in held else item
-        for name, item in items.items()
-    }
+    return {**items, **{name: msgspec.structs.replace(items[name], holds=tuple(ids)) for name, ids in held.items()}}
 
 
 def below(root: str, items: Mapping[str, Item]) -> list[Item]:

@@ -139,40 +139,41 @@ class ItemQueue(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _waits(self) -> dict[str, dict[str, str]]:
-        """Return what each item waits for, and which items depend on it."""
-        return {name: dict(unfinished(item, self.known)) for name, item in self.known.items()}
+        return unfinished(self.known)
 
     @cached_property
     def _stuck(self) -> dict[str, list[str]]:
         """Items that wait in a cycle or for one, each with its dependencies and children."""
         before = {
-            name: [*self._waits[name], *(other for other in item.holds if other in self.known)]
+            name: [*self._waits.get(name, ()), *(other for other in item.holds if other in self.known)]
             for name, item in self.known.items()
+            if item.holds or name in self._waits
         }
         after: dict[str, list[str]] = {}
+        left: dict[str, int] = {}
         for name, others in before.items():
-            for other in others:
+            unsure = [other for other in others if other in before]
+            left[name] = len(unsure)
+            for other in unsure:
                 after.setdefault(other, []).append(name)
-        left = {name: len(others) for name, others in before.items()}
-        finished = [name for name, others in before.items() if not others]
+        finished = [name for name, number in left.items() if not number]
         for name in finished:  # grows as we go
             for other in after.get(name, ()):
                 left[other] -= 1
                 if not left[other]:
                     finished.append(other)
-        return {name: [other for other in others if left[other]] for name, others in before.items() if left[name]}
+        return {name: [other for other in before[name] if left.get(other)] for name, number in left.items() if number}
 
     def place(self, item: Item) -> QueuePosition:
         objection = self._objection(item)
         if objection:
             return QueuePosition(item, actionable=False, why=objection)
-        waits = self._waits[item.id]
-        if waits:
-            named = (
-                f"{other} ({self.known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
+        if waits := self._waits.get(item.id):
+            named = [
+                f"{other} ({self.known[other].status})" + (f", as {holder} does" if holder != item.id else "")
                 for other, holder in waits.items()
-            )
-            circle = _shortest_cycle(item.id, self._stuck)
+            ]
+            circle = _shortest_cycle(item.id, self._stuck) if item.id in self._stuck else ()
             why = f"waits for itself: {' → '.join(circle)}" if circle else f"waits for {', '.join(named)}"
             return QueuePosition(item, actionable=False, why=why, waits_for=tuple(waits))
         return QueuePosition(item, actionable=True, why=self._reason(item))

@@ -13,11 +13,11 @@ from capsule.reports.table import width_of, wrap
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 TONES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.WARN: "yellow", Tone.LIVE: "blue", Tone.QUIET: "dim"}
 _SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
-_CONTROL = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]")
+_CONTROL = rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"
 """Escape sequences, control characters, and characters that are invisible or change direction."""
-_LABEL = re.compile(r" *\S+(?: \S+)? {2,}")
+_LABEL = r" *\S+(?: \S+)? {2,}"
 """A word or two before a column of text."""
-_STEERING = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_STEERING = rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 """The same without those that are merely invisible: text that keeps its lines may need them."""
 
 
@@ -64,7 +64,7 @@ def clean(text: str) -> str:
     """Return untrusted text on one line, unable to move the cursor or repaint the screen."""
     if text.isprintable() and "  " not in text:
         return text.strip()
-    return " ".join(_CONTROL.sub("", text).split())
+    return " ".join(re.sub(_CONTROL, "", text).split())
 
 
 def shortened(text: str, most: int) -> str:
@@ -76,9 +76,8 @@ def shortened(text: str, most: int) -> str:
 def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[str]:
     """Return untrusted text, wrapped, with a hanging indent."""
     told = clean(text)
-    if width_of(indent) + width_of(told) <= width:
-        return [f"{indent}{told}".rstrip()]
-    return wrap(told, width, indent, indent + hang)
+    line = f"{indent}{told}"
+    return [line.rstrip()] if width_of(line) <= width else wrap(told, width, indent, indent + hang)
 
 
 def fitted(text: str, stream: TextIO) -> str:
@@ -108,7 +107,7 @@ def _folded(line: str, width: int) -> list[str]:
     if width_of(line) <= width:
         return [line]
     indent = len(line) - len(line.lstrip())
-    label = _LABEL.match(line)
+    label = re.match(_LABEL, line)
     head = label[0] if label and len(label[0]) <= width // 2 else line[:indent]
     hang = " " * (len(head) if label and head == label[0] else indent + 2)
     return wrap(line[len(head) :], width, head, hang, whole=True) or [line]
@@ -116,4 +115,4 @@ def _folded(line: str, width: int) -> list[str]:
 
 def printable(text: str) -> str:
     """Return untrusted text with its lines and indentation, without control sequences."""
-    return text if text.isprintable() else _STEERING.sub("", text)
+    return text if text.isprintable() else re.sub(_STEERING, "", text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections import deque
 from collections.abc import Sequence
-from operator import le
 
 ELLIPSIS = "…"
 
@@ -17,7 +16,7 @@ def width_of(text: str) -> int:
 
 def widest(texts: Sequence[str]) -> int:
     """Return the width of the widest text."""
-    return max(map(len if "".join(texts).isascii() else width_of, texts))
+    return max(map(len if all(map(str.isascii, texts)) else width_of, texts))
 
 
 def fit(text: str, width: int) -> str:
@@ -44,11 +43,11 @@ def column(text: str, width: int) -> str:
     return shown + " " * (width - width_of(shown))
 
 
-def line_of(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
-    """Join the cells, each in its width, without trailing spaces."""
-    if "".join(cells).isascii() and all(map(le, map(len, cells), widths)):
-        return gap.join(map(str.ljust, cells, widths)).rstrip()
-    return gap.join(map(column, cells, widths)).rstrip()
+def aligned(texts: Sequence[str], width: int) -> list[str]:
+    """Pad or cut all texts of a column to exactly so many cells."""
+    if all(map(str.isascii, texts)) and max(map(len, texts)) <= width:
+        return [text.ljust(width) for text in texts]
+    return [column(text, width) for text in texts]
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "", *, whole: bool = False) -> list[str]:

@@ -120,10 +120,11 @@ def _read(path: Path, limit: int, *, from_end: bool = False) -> bytes:
     """Read without a file object, which would take four more system calls: a mission reads a thousand small files."""
     fd = open_regular(path, os.O_RDONLY)
     try:
+        size = os.fstat(fd).st_size
         if from_end:
-            os.lseek(fd, max(0, os.fstat(fd).st_size - limit), os.SEEK_SET)
+            os.lseek(fd, max(0, size - limit), os.SEEK_SET)
         pieces = []
-        while limit > 0 and (piece := os.read(fd, min(limit, _PIECE))):
+        while limit > 0 and (piece := os.read(fd, min(limit, max(size, _PIECE)))):
             pieces.append(piece)
             limit -= len(piece)
         return b"".join(pieces)

@@ -12,9 +12,11 @@ read again under the lock before each write, so bd or a text editor may have cha
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import cache, partial
+from io import BytesIO
 from pathlib import Path
 
 from msgspec import Struct
@@ -50,6 +52,8 @@ from capsule.trackers._beads import (
 
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0
+_SETTLED = 2_000_000_000
+"""In nanoseconds: two changes within the grain of a file system's clock have the same time."""
 
 _now = SystemClock().now
 _CONFLICT = (b"<<<<<<<", b"=======", b">>>>>>>")
@@ -100,6 +104,7 @@ class BeadsFileTracker(BaseTracker):
         self._now = now
         self._us = us
         self._known = _Table(b"", {}, {}, {}, ())
+        self._stamp: tuple[int, ...] = ()
         reopen = f'set "status" of {{}} to "open" in {FOLDER}/{path.name}'
         self.traits = TrackerTraits(edits=BEADS_EDITS, own_commands={"reopen": reopen})
 
@@ -149,14 +154,18 @@ class BeadsFileTracker(BaseTracker):
         return [FOLDER]
 
     def _table(self) -> _Table:
-        """Return the current content of the file; parse it again only after a change."""
+        """Return the current content of the file; read it again only if it may have changed, parse it if it has."""
         try:
+            stamp = _stamp(self._path)
+            if stamp and stamp == self._stamp:
+                return self._known
             data = read_regular(self._path, LARGEST)
         except OSError as fault:
             hint = "Put the file back, or choose another tracker in the settings."
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
         if data != self._known.data:
             self._known = _read_table(data, self._path, self._us)
+        self._stamp = stamp
         return self._known
 
     def _edit(self, item_id: str, changed: Callable[[str], str]) -> None:
@@ -172,6 +181,13 @@ class BeadsFileTracker(BaseTracker):
 
 
 # ---- from bytes to items
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what any later change of the file will change; nothing while a change may still leave it as it is."""
+    found = path.lstat()
+    settled = time.time_ns() - found.st_ctime_ns > _SETTLED
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns) if settled else ()
 
 
 def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
@@ -202,7 +218,7 @@ def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
 def _rows(data: bytes, path: Path) -> Iterator[tuple[int, Bead]]:
     """Yield each bead with the number of its line."""
     whole = _is_utf8(data)  # a reader of some fields does not check the others
-    for number, line in enumerate(data.split(b"\n"), 1):
+    for number, line in enumerate(BytesIO(data), 1):  # one at a time: new memory is what costs most
         content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         bead = usual_row(content) if whole else None
         if bead is None and content.strip():
