@@ -48,6 +48,14 @@ def test_many_questions_cost_one_process(a_repo: Repo, git: Git) -> None:
     assert git.calls == calls + 1
 
 
+def test_an_empty_tree_is_read_without_a_process_of_its_own(a_repo: Repo, git: Git) -> None:
+    empty = a_repo.git("hash-object", "-t", "tree", "-w", "/dev/null").strip()
+    git.resolve("HEAD")
+    calls = git.calls
+    assert git.list_tree(empty, recursive=True) == []
+    assert git.calls == calls
+
+
 def test_what_comes_later_is_found(a_repo: Repo, git: Git) -> None:
     git.commit(a_repo.head())
     loose = a_repo.commit("loose", new="new\n")

@@ -61,7 +61,7 @@ INSIDE_A_SANDBOX = "/run/capsule/git"
 _PRIVATE = re.compile(r"(.+)/capsule/private/[^/]+/git", re.DOTALL)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
-_WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
+_WHOLE_ID = r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
 _CHECKOUT = "checkout"
@@ -72,7 +72,7 @@ _MANY_FOLDERS = 300
 _MANY_COMMITS = 100
 _LISTINGS = 10
 """How often worktrees are listed while others are made and removed."""
-_WHOLE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_WHOLE = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _FALSE = ("false", "no", "off", "0", "")
 _NO_NAMES = {b"", b".", b"..", b".git"}
 EXCLUDED = ("/.capsule/*", "!/.capsule/config.yaml", "!/.capsule/workflows/", "!/.capsule/prompts/", "/worklog.md")
@@ -212,7 +212,7 @@ class Git:
     def resolve(self, name: str, git_dir: Path | None = None) -> str:
         """Return the commit of a branch, a tag or an id; '' if there is none."""
         at = git_directory.read_head(git_dir or self.git_dir) if name == "HEAD" else name
-        plain = at if not at or _WHOLE.fullmatch(at) else git_directory.read_ref(self.common_dir, at)
+        plain = at if not at or re.fullmatch(_WHOLE, at) else git_directory.read_ref(self.common_dir, at)
         if plain and self._reader.kinds([plain]) == ["commit"]:
             return plain
         command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -388,14 +388,14 @@ class Git:
     def _fetch_folders(self, folders: Iterable[str]) -> None:
         unknown = [oid for oid in dict.fromkeys(folders) if oid not in self._folders]
         for oid, found in zip(unknown, self._reader.read(unknown), strict=True):
-            rows: list[TreeEntry] = []
+            rows: list[TreeEntry] | None = None
             if found and found.kind == "commit":
                 self._commits[oid] = read_commit(found.content)
                 rows = self.list_tree(oid)
             elif found and found.kind == "tree":
                 with contextlib.suppress(ValueError):  # a damaged one: git says what is wrong with it
                     rows = [*read_tree(found.content, len(oid) // 2)]
-            self._folders[oid] = rows or self._list_tree(oid)
+            self._folders[oid] = self._list_tree(oid) if rows is None else rows
 
     def _list_tree(self, *args: str) -> list[TreeEntry]:
         rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
@@ -668,7 +668,7 @@ def _missing(args: Sequence[str], answer: GitResult, environment: Mapping[str, s
         listed = _spawn(("cat-file", "--batch-check=%(objecttype)"), environment, cwd, asked).out.decode()
         return dict(zip(names, listed.splitlines(), strict=False)) if asked else {}
 
-    named = dict.fromkeys(_WHOLE_ID.findall(f"{answer.err} {' '.join(args)}"))
+    named = dict.fromkeys(re.findall(_WHOLE_ID, f"{answer.err} {' '.join(args)}"))
     found = kinds([oid for oid in named if oid.strip("0")])
     found |= kinds([f"{oid}^{{tree}}" for oid, kind in found.items() if kind == "commit"])
     return next((name for name, kind in found.items() if kind.endswith(" missing")), "")
