@@ -4,7 +4,7 @@ Each command is run as a user runs it, on a backlog of 100, 1,000 and 10,000 ite
 all. Printed are medians of interleaved rounds, each as a multiple of `python -c pass` in the same rounds: once by the
 clock, once by the time that processors worked for it (git's included), which other people's work on the same machine
 changes less; what one item costs (so that growth that is not linear shows); and how many lines of the file one changed
-field changes.
+field changes. Ends with 1 if a limit is passed by the least work of any round.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from typing import NamedTuple
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SIZES = (100, 1_000, 10_000)
+MOST_FOR_STATUS = 9.0
+"""With 1,000 items, as a multiple of bare Python's start."""
+MOST_FOR_CHANGE = 0.5
+"""With 10,000 items, in seconds."""
 CAPSULE = str(Path(sys.executable).with_name("capsule"))
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "CAPSULE_", "PYTHON"))},
@@ -118,6 +122,12 @@ def main() -> None:
     report("By the clock", {key: statistics.median(each.clock for each in costs) for key, costs in found.items()})
     report("By work done", {key: statistics.median(each.work for each in costs) for key, costs in found.items()})
     print(f"BACKLOG.yaml, one status moved on (status, phase, updated): {diff} lines")
+    least = {key: min(each.work for each in costs) for key, costs in found.items()}
+    status, change = least["status", 1_000] / least["bare", 0], least["change", 10_000]
+    print(f"least work: status of 1,000 items {status:.1f}x (at most {MOST_FOR_STATUS:g}x), "
+          f"a change of 10,000 {change:.2f} s (at most {MOST_FOR_CHANGE} s)")  # fmt: skip
+    if status > MOST_FOR_STATUS or change > MOST_FOR_CHANGE:
+        raise SystemExit("A limit is passed.")
 
 
 if __name__ == "__main__":
