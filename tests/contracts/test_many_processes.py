@@ -59,10 +59,12 @@ def at_once(a_repo: Repo) -> AtOnce:
     return run
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("durability.many-processes")
-def test_worktrees_are_made_and_removed_at_once(a_repo: Repo, at_once: AtOnce) -> None:
+@pytest.mark.parametrize("many", [6, 16])
+def test_worktrees_are_made_and_removed_at_once(a_repo: Repo, at_once: AtOnce, many: int) -> None:
     at_once(
-        16,
+        many,
         """
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
