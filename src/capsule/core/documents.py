@@ -32,17 +32,17 @@ PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
 
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
-_PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
-_STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
-_OPEN_BOX = re.compile(r"^([ \t]*(?:[-*+]|\d{1,9}[.)]) \[) (\] )", re.MULTILINE)
-_BOX = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)]) \[([ xX])\] ")
-_LABEL = re.compile(r"(?:\*\*|__)([^*_]{1,80}?):?(?:\*\*|__):?")
+_HEADING = r"(#{1,6})[ \t]+(.*)"
+_PHASE = r"(?i)phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)"
+_STATUS = r"(?m)^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$"
+_OPEN_BOX = r"(?m)^([ \t]*(?:[-*+]|\d{1,9}[.)]) \[) (\] )"
+_BOX = r"[ \t]*(?:[-*+]|\d{1,9}[.)]) \[([ xX])\] "
+_LABEL = r"(?:\*\*|__)([^*_]{1,80}?):?(?:\*\*|__):?"
 _COUNTED = ("task", "verification")
 """Beginnings of the parts of a phase whose boxes count; other parts describe later work."""
 LARGEST = 1024 * 1024
 """Longer documents are cut here: nobody writes them by hand."""
-_FENCE = re.compile(r"^\s*(```|~~~)")
+_FENCE = r"^\s*(```|~~~)"
 COMPLETE = "complete"
 
 
@@ -141,7 +141,7 @@ class SpecPhase(msgspec.Struct, frozen=True):
     @property
     def open(self) -> bool:
         """Tell whether it is not marked complete or has open tasks."""
-        status = _STATUS.search(self.text)
+        status = re.search(_STATUS, self.text)
         return bool(_count(self.text.splitlines()).open) or status is None or status.group(2).lower() != COMPLETE
 
 
@@ -151,7 +151,7 @@ def phases_of(spec: str) -> list[SpecPhase]:
     headings = _headings(lines)
     found: dict[int, SpecPhase] = {}
     for (line, _, title), end in zip(headings, _ends(headings, len(lines)), strict=True):
-        match = _PHASE.fullmatch(title)
+        match = re.fullmatch(_PHASE, title)
         if match and int(match.group(1)) not in found:
             number, name = int(match.group(1)), match.group(2).strip()
             found[number] = SpecPhase(number, name, "\n".join(lines[line + 1 : end]).strip(), line + 1, end)
@@ -178,14 +178,14 @@ def _count(lines: Sequence[str], *, everywhere: bool = False) -> Boxes:
     """Count boxes up to another label or heading, and again below a heading of tasks."""
     opened, found, counts, fence = 0, 0, True, ""
     for line in lines:
-        if mark := _FENCE.match(line):
+        if mark := re.match(_FENCE, line):
             fence = "" if fence == mark.group(1) else fence or mark.group(1)
         if fence:
             continue
-        label = _LABEL.match(line) or _HEADING.match(line)
+        label = re.match(_LABEL, line) or re.match(_HEADING, line)
         if label and not everywhere:
             counts = label.group(label.re.groups).strip().lower().startswith((*_COUNTED, *_PART_OF_THE_HEAD))
-        elif counts and (box := _BOX.match(line)):
+        elif counts and (box := re.match(_BOX, line)):
             found += 1
             opened += box.group(1) == " "
     return Boxes(opened, found)
@@ -200,8 +200,8 @@ def ticked(spec: str, number: int) -> str:
     phase = next(phase for phase in phases_of(spec) if phase.number == number)
     lines = spec.splitlines(keepends=True)
     body = "".join(lines[phase.first_line : phase.last_line])
-    done = _OPEN_BOX.sub(r"\1x\2", _STATUS.sub(rf"\g<1>{COMPLETE}", body))
-    if not _STATUS.search(done):
+    done = re.sub(_OPEN_BOX, r"\1x\2", re.sub(_STATUS, rf"\g<1>{COMPLETE}", body))
+    if not re.search(_STATUS, done):
         done = f"\n**Phase Status:** {COMPLETE}\n{done}"
     return "".join([*lines[: phase.first_line], done, *lines[phase.last_line :]])
 
@@ -220,10 +220,10 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
     """Return line, level and title of each heading that is not inside a fence."""
     found, fence = [], ""
     for number, line in enumerate(lines):
-        mark = _FENCE.match(line)
+        mark = re.match(_FENCE, line)
         if mark:
             fence = "" if fence == mark.group(1) else fence or mark.group(1)
-        heading = _HEADING.match(line)
+        heading = re.match(_HEADING, line)
         if heading and not fence:
             found.append((number, len(heading.group(1)), heading.group(2).strip().rstrip("#").rstrip()))
     return found

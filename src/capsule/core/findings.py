@@ -222,9 +222,9 @@ def told_to_reviewer(ledger: Ledger, worker: str) -> str:
 # ---- text
 
 
-_ITEM = re.compile(r"(?P<indent>[ \t]*)(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_HEADING = re.compile(r"#{1,6}[ \t]")
+_ITEM = r"(?P<indent>[ \t]*)(?:[-*+•]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)"
+_FENCE = r"[ \t]*(?:```|~~~)"
+_HEADING = r"#{1,6}[ \t]"
 
 
 def points(text: str) -> list[str]:
@@ -233,8 +233,8 @@ def points(text: str) -> list[str]:
     fenced = ends = False
     margin: int | None = None
     for line in text.splitlines():
-        item = None if fenced else _ITEM.fullmatch(line)
-        fenced ^= bool(_FENCE.match(line))
+        item = None if fenced else re.fullmatch(_ITEM, line)
+        fenced ^= bool(re.match(_FENCE, line))
         indent = len(item["indent"].expandtabs(4)) if item else 0
         margin = indent if item and margin is None else margin
         if item and margin is not None and indent <= margin:
@@ -248,12 +248,12 @@ def points(text: str) -> list[str]:
             paragraphs[-1].append(line)
         elif paragraphs and paragraphs[-1]:
             paragraphs.append([])
-    found = items or [lines for lines in paragraphs if not (len(lines) == 1 and _HEADING.match(lines[0]))]
+    found = items or [lines for lines in paragraphs if not (len(lines) == 1 and re.match(_HEADING, lines[0]))]
     return [kept for lines in found if (kept := "\n".join(lines).strip())]
 
 
-_LINE_NUMBER = re.compile(r"\blines?\s+\d+(?:\s*(?:-|to|and)\s*\d+)?|(?P<file>\.[A-Za-z]\w*):\d+(?::\d+)?")
-_WORD = re.compile(r"-*[^\W_]+(?:[_.'/\\-]+[^\W_]+)*|!=|[<>=]+")
+_LINE_NUMBER = r"\blines?\s+\d+(?:\s*(?:-|to|and)\s*\d+)?|(?P<file>\.[A-Za-z]\w*):\d+(?::\d+)?"
+_WORD = r"-*[^\W_]+(?:[_.'/\\-]+[^\W_]+)*|!=|[<>=]+"
 _FILLERS: Final = frozenset(
     (
         *("a", "an", "the", "this", "that", "it", "its", "is", "are", "was", "were", "be", "been", "being", "there"),
@@ -267,8 +267,8 @@ _FILLERS: Final = frozenset(
 
 def meaning(text: str) -> tuple[str, ...]:
     """Return the words that count, in order: without case, markup, line numbers and fillers."""
-    bare = _LINE_NUMBER.sub(lambda found: found["file"] or " ", text)
-    words = (found[0].casefold() for found in _WORD.finditer(bare))
+    bare = re.sub(_LINE_NUMBER, lambda found: found["file"] or " ", text)
+    words = (found[0].casefold() for found in re.finditer(_WORD, bare))
     return tuple(word for word in words if word not in _FILLERS)
 
 

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-_MANIFESTS = re.compile(
-    r"(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
+_MANIFESTS = (
+    r"(?s)(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
     r"|[^/]*requirements[^/]*\.txt|poetry\.lock|uv\.lock|pdm\.lock|Pipfile(\.lock)?|environment\.ya?ml|Cargo\.(toml|lock)"
-    r"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|Podfile(\.lock)?|pom\.xml|build\.gradle(\.kts)?)",
-    re.DOTALL,
+    r"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|Podfile(\.lock)?|pom\.xml|build\.gradle(\.kts)?)"
 )
 
 
@@ -63,7 +62,7 @@ _ABOUT = ("version", "description", "authors", "readme", "license", "keywords", 
 
 
 def is_manifest(path: str) -> bool:
-    return _MANIFESTS.fullmatch(path) is not None
+    return re.fullmatch(_MANIFESTS, path) is not None
 
 
 def wanted_by(path: str, text: str) -> str:

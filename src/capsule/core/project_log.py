@@ -10,9 +10,7 @@ from capsule.core.item import Item
 from capsule.core.text import one_line
 
 COMPLETED, CLOSED = "Completed", "Closed"
-_ARCHIVED = re.compile(
-    rf"^## ([^|\n]+) \| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?", re.MULTILINE
-)
+_ARCHIVED = rf"(?m)^## ([^|\n]+) \| ([^|\n]+) \| [^|\n]+ \| ({COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$(?:\n\n(.*)$)?"
 
 
 def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> LogEntry:
@@ -29,19 +27,19 @@ def _stamped(at: str) -> str:
 
 def archived_titles(worklog: str) -> Iterator[tuple[str, str]]:
     """Return id and title of the items that a month's worklog says have left the backlog."""
-    return ((found[2], found[4]) for found in _ARCHIVED.finditer(worklog))
+    return ((found[2], found[4]) for found in re.finditer(_ARCHIVED, worklog))
 
 
 def endings(worklog: str) -> Iterator[tuple[str, str]]:
     """Yield each item that a month's worklog says has left the backlog, and why it was closed; '' if it is done."""
-    for found in _ARCHIVED.finditer(worklog):
+    for found in re.finditer(_ARCHIVED, worklog):
         yield found[2], (found[5] or "no reason was given") if found[3] == CLOSED else ""
 
 
 def done_since(worklog: str, at: str) -> Iterator[tuple[str, str]]:
     """Yield id and title of what a month's worklog says was completed since then."""
     since = _stamped(at)
-    for found in _ARCHIVED.finditer(worklog):
+    for found in re.finditer(_ARCHIVED, worklog):
         if found[3] == COMPLETED and found[1] >= since:
             yield found[2], found[4]
 

@@ -140,7 +140,7 @@ def signal_object(signal: Signal) -> dict[str, object]:
 
 def signal_json(signal: Signal) -> str:
     """Return one line that is safe to print: no control characters, and valid UTF-8."""
-    return _UNPRINTABLE.sub(_escaped, _compact(signal_object(signal)))
+    return re.sub(_UNPRINTABLE, _escaped, _compact(signal_object(signal)))
 
 
 # --- the result contract --------------------------------------------------------------------------------------------
@@ -301,7 +301,8 @@ def _shown(value: object) -> str:
 
 
 # JSON escapes the first 32 control characters by itself. These would still steer a terminal or break a line.
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNPRINTABLE = "[\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+"""Compiled on first use, and cached by `re`, like all patterns that few missions need."""
 
 
 def _escaped(found: re.Match[str]) -> str:
