@@ -645,6 +645,13 @@ def test_resuming_is_said_where_the_journal_does_not_know_the_item(a_backlog: Ba
     assert "Resuming WRK-001 at design" in said.err
 
 
+@pytest.mark.promise("backlog.resuming")
+def test_a_small_item_resumes_at_the_phase_that_follows_its_triage(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    assert a_backlog.say("triage").code == 0
+    assert "Resuming WRK-001 at prd\n" in a_backlog.run("--cap", "1").err
+
+
 @pytest.mark.promise("backlog.named-faults")
 @pytest.mark.parametrize("name", ["_worklog", "changes", "_ideas"])
 def test_a_file_in_the_place_of_a_folder_is_named_before_an_agent_is_paid(a_backlog: BacklogProject, name: str) -> None:

@@ -261,7 +261,7 @@ class _ProjectJobs:
 def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
     """Return the phase where an interrupted item continues, by journal or tracker; '' for any other item."""
     if earlier:
-        return "" if earlier.halt else earlier.to_do[0]
+        return "" if earlier.halt else item.phase or earlier.to_do[0]
     return item.phase if item.status is Status.IN_PROGRESS else ""
 
 
