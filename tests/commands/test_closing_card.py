@@ -13,6 +13,8 @@ from capsule.commands.summary import closing_words, dressed
 from capsule.project import open_project
 from capsule.reports.style import knows_links
 
+from .backlog_project import BacklogProject
+from .backlog_script import honest, turn
 from .conftest import ITEM, Project, Said
 
 CARD = """\
@@ -59,6 +61,17 @@ def test_what_needs_you_or_failed_is_seen_by_its_sign_and_its_word(a_halted_miss
     assert re.match(rf"(✗ {ITEM} failed|■ {ITEM} needs you) at ", head)
     assert " · " in glance and "is merged" not in head
     assert sum(row.startswith("  next:  ") for row in rows) == 1
+
+
+@pytest.mark.promise("screens.closing-card")
+def test_a_run_counts_the_lies_of_its_own_agents_and_no_others(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.play(honest(prd=[turn("prd"), turn("prd"), *honest()["prd"]]))
+    assert "  0 done · 1 lie caught · " in a_backlog.run("--cap", "2").out, "its item has neither ended nor halted"
+    assert "  0 done · 1 lie caught · " in a_backlog.run("--cap", "1").out
+    last = a_backlog.run().out
+    assert re.search(r"^  1 done · [\d.]+ s$", last, re.MULTILINE), last
+    assert "WRK-001: Find the answer" in last and "2 lies caught\n" in last, "of the mission as a whole"
 
 
 @pytest.mark.promise("screens.closing-card")

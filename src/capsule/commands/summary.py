@@ -15,7 +15,7 @@ from capsule.app.items import COMMIT_TRACKER, uncommitted_tracker_files
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
-from capsule.core.history import NOBODY, NOT_GREEN, MissionSummary
+from capsule.core.history import NOBODY, NOT_GREEN, Attempt, MissionSummary
 from capsule.core.item import Item
 from capsule.core.proven import proof_of
 from capsule.core.state import MissionState, children_of
@@ -109,12 +109,12 @@ def _at_a_glance(summary: MissionSummary) -> str:
     """`Validate phone format · $0.12 · 2 min 3 s · 3 lies caught`"""
     spent, took = summary.spent_with_parts, duration(summary.busy_seconds)
     price = money(spent) if spent.priced else ""
-    return " · ".join(filter(None, (clean(summary.title), price, took, lies_of([summary]))))
+    return " · ".join(filter(None, (clean(summary.title), price, took, lies_of(summary.all_attempts()))))
 
 
-def lies_of(missions: Iterable[MissionSummary]) -> str:
+def lies_of(attempts: Iterable[Attempt]) -> str:
     """Count wrong claims of success: `3 lies caught`; '' if there were none."""
-    wrong = [attempt for each in missions for attempt in each.all_attempts() if attempt.wrong_claim]
+    wrong = [attempt for attempt in attempts if attempt.wrong_claim]
     return lies_words(len(wrong), sum(attempt.caught for attempt in wrong))
 
 
@@ -154,9 +154,11 @@ def _score(report: RunReport, project: Project) -> str:
     """`2 merged · 3 lies caught · 1 needs you · $0.12 · 35 s`"""
     merged = sum(name in report.states and "merged" in report.states[name].facts for name in report.done)
     counts = {MissionStatus.NEEDS_YOU: len(report.blocked), MissionStatus.FAILED: len(report.failed)}
+    spawned = {*report.spawned}
     with MissionReader(project) as reader:
-        tried = (*report.done, *report.blocked, *report.failed, *report.stopped)
-        lies = lies_of(_whole(reader, name) for name in tried if reader.history(name).starts)
+        known = {name: reader.history(name) for name, _ in spawned}
+    tried = {name: history.summary(NOBODY, history.last).attempts for name, history in known.items()}
+    lies = lies_of(one for name, attempts in tried.items() for one in attempts if (name, one.key) in spawned)
     parts = (
         f"{merged:,} merged" if merged else "",
         f"{len(report.done) - merged:,} done" if merged < len(report.done) or not merged else "",

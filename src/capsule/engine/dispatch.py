@@ -126,6 +126,8 @@ class RunReport(Struct):
     """The results of a run, for the summary at its end."""
 
     spawns: int = 0
+    spawned: Sequence[tuple[str, str]] = ()
+    """Mission and step of each agent."""
     cap: int = 0
     spent: Spending = field(default_factory=Spending)
     done: list[str] = field(default_factory=list)
@@ -266,7 +268,7 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         finally:
             record_lost_agents(services, seen)
             ended = seen.now()
-            report.spawns, report.spent = ended.tally.spawns, ended.spending
+            report.spawns, report.spent, report.spawned = ended.tally.spawns, ended.spending, [*ended.spawned]
             note(services, plan.stream, _ended(report, clock.now()))
             events = (event for _, event in services.journal.events(plan.stream))
             report.seconds = read_run(plan.stream, events).seconds  # as every screen counts them
