@@ -75,6 +75,38 @@ def test_a_run_counts_the_lies_of_its_own_agents_and_no_others(a_backlog: Backlo
 
 
 @pytest.mark.promise("screens.closing-card")
+@pytest.mark.parametrize(
+    ("words", "left", "then"),
+    [
+        ("run --cap 1", "WRK-001, WRK-002, WRK-004", "capsule run"),
+        ("run WRK-002 --cap 1", "WRK-002", "capsule run WRK-002"),
+        ("triage --cap 1", "WRK-002, WRK-004", "capsule triage"),
+    ],
+)
+def test_a_run_that_its_cap_ends_names_what_is_left(
+    a_backlog: BacklogProject, words: str, left: str, then: str
+) -> None:
+    for number, title in enumerate(("Find the answer", "Second", "Third", "Fourth"), 1):
+        item = a_backlog.add(title, *(["--depends-on", "WRK-002"] if number == 3 else []))
+        a_backlog.play(honest(item, title.lower().replace(" ", "-")), item)
+    rows = [line.split(None, 1) for line in a_backlog.say(*words.split()).out.splitlines()[2:]]
+    assert ["left", left] in rows and ["next", then] in rows
+    assert (["not", "run    WRK-003: waits for WRK-002 (new)"] in rows) is ("WRK-002" not in words)
+
+
+@pytest.mark.promise("screens.closing-card")
+def test_what_needs_you_comes_before_what_is_left(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Second")
+    a_backlog.play({"triage": [turn("triage", "BLOCKED", context="Which colour?")]})
+    rows = [line.split(None, 1) for line in a_backlog.run("--cap", "1").out.splitlines()[2:]]
+    assert ["left", "WRK-002"] in rows
+    assert [what for name, what in rows if name == "next"] == ['capsule unblock WRK-001 --notes "..."']
+    done = a_backlog.run("WRK-001").out
+    assert "  left " not in done, "it was not asked for"
+
+
+@pytest.mark.promise("screens.closing-card")
 @pytest.mark.parametrize(("sign", "colour"), [("✓", 32), ("✗", 31), ("■", 33)])
 def test_on_a_terminal_the_first_line_has_the_colour_of_its_sign(known: Path, sign: str, colour: int) -> None:
     card = CARD.replace("✓", sign)

@@ -117,7 +117,8 @@ def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool =
     if dry:
         return _print_all(preview_queue(project, request))
     run = run_of(project, request, how, QueueReport)
-    with summed_up(run, lambda report: queue_summary(report, project)) as report:
+    again = " ".join(("capsule", "triage" if triage else "run", *request.items))
+    with summed_up(run, lambda report: queue_summary(report, project, again)) as report:
         return run_queue(run, report, triage=triage)
 
 

@@ -126,15 +126,20 @@ def _uncommitted(project: Project) -> list[str]:
     return [f"{', '.join(paths)}; {command}{'' if setting else ' (tracker.commit: true does it)'}"] if paths else []
 
 
-def queue_summary(report: RunReport, project: Project) -> str:
-    """Sum up a run of the queue."""
+def queue_summary(report: RunReport, project: Project, again: str) -> str:
+    """Sum up a run of the queue; `again` is the command that continues it."""
     rows = _rows(report, project)
     left = [*report.waiting.items()]
     rows += [("not run", f"{item}: {clean(why)}") for item, why in left[:_MOST_NAMED]]
     if len(left) > _MOST_NAMED:
         rows.append(("not run", f"and {len(left) - _MOST_NAMED} more: capsule status"))
+    if report.left:
+        more = [f"and {len(report.left) - _MOST_NAMED} more"] if len(report.left) > _MOST_NAMED else []
+        rows.append(("left", ", ".join([*report.left[:_MOST_NAMED], *more])))
     waiting = [*report.blocked, *report.failed]
-    if waiting:
+    if report.left and not waiting:
+        rows.append(("next", again))
+    elif waiting:
         item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
         rows.append(("next", _next_command(waiting[0], item, report.stuck[waiting[0]], project)))
     return _laid_out(f"{_sign(report)} Run ended: {report.ended_because}.", [_score(report, project)], rows)

@@ -137,6 +137,8 @@ class RunReport(Struct):
     """Missions that a person stopped: the run does not take them up again."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Items that did not run, with the reason."""
+    left: Sequence[str] = ()
+    """Items of the queue that can be worked on, and that the cap or the breaker left."""
     progress: list[Advanced] = field(default_factory=list)
     """Of a campaign: the progress of each container."""
     follow_ups: list[str] = field(default_factory=list)
@@ -407,6 +409,8 @@ class _Run(Struct):
         wanted = self.plan.only or left
         report.waiting = {name: why for name, why in left.items() if name not in known and name in wanted}
         if group is None:
+            wanted = self.plan.only or [place.item.id for place in places]
+            report.left = [place.item.id for place in places if place.actionable and place.item.id in wanted]
             if (report.waiting or report.stuck or report.stopped) and report.ended_because == _NOTHING_LEFT:
                 report.ended_because = "nothing else can be worked on"
             return
