@@ -167,6 +167,20 @@ def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None
 
 
 @pytest.mark.in_git
+def test_a_test_runner_that_is_missing_is_named_as_the_reason(scene: Scene) -> None:
+    (scene.root / "tests.sh").write_text("echo /usr/bin/python3: No module named pytest >&2\nfalse\n")
+    scene.git("add", "-A")
+    scene.git("commit", "-q", "-m", "Break it")
+    scene.plays(story())
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    command = state.policy.test
+    assert state.halt.reason.startswith(
+        f"base is red: `{command}` cannot be run: /usr/bin/python3: No module named pytest;"
+    )
+
+
+@pytest.mark.in_git
 @pytest.mark.promise("evidence.debris")
 def test_debris_is_refused_in_the_phase_that_leaves_it(scene: Scene) -> None:
     messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}

@@ -55,7 +55,7 @@ from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
 from capsule.core.test_report import TestReport
-from capsule.core.test_runs import colour_of, killed_by
+from capsule.core.test_runs import colour_of, killed_by, last_line, missing_runner
 from capsule.core.text import count
 from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
@@ -539,10 +539,10 @@ def _tests(context: _Context) -> Iterator[Checked]:
 def _tried(policy: Policy, behind: str, ran: Ran) -> Checked:  # noqa: PLR0911 - one for each way to end
     """Report one run of the test command; `behind` is all that it reaches."""
     said = f"`{policy.test}`"
-    last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
+    last = last_line(ran.tail) or "it printed nothing"
     if ran.why in ("timeout", "idle"):
         return Checked("tests", "ok", f"{said} did not finish in {TRIAL:.0f} s, so its result is unknown")
-    if ran.why != "exited" or ran.exit_code in (126, 127) or _NO_RUNNER.search(ran.tail):
+    if ran.why != "exited" or missing_runner(ran.exit_code, ran.tail):
         return Checked("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
     if signal := killed_by(ran.exit_code, ran.tail):
         found = f"{said} was killed by {signal}, so its result is unknown"
@@ -577,7 +577,6 @@ def _by_name(policy: Policy, report: TestReport) -> Checked:
 
 TRIAL = 60.0
 """The time limit of the test command's trial, in seconds."""
-_NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
 _FIRST_TESTS = "That is fine for a new project: it will run the first tests that a mission writes."
 _MEND_FIRST = "Fix it first: a mission does not start while no test passes."
 _LOAD_FIRST = "Fix it first: a mission does not start while tests cannot be loaded."

@@ -102,6 +102,8 @@ _KNOWN_RUNNERS = (
 # that ends itself with SIGABRT or SIGSEGV is another matter: that is how an assertion in C fails.
 _FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 15: "SIGTERM", 24: "SIGXCPU"}
 _SHELLS_SAY = 128
+_SHELL_CANNOT = (126, 127)
+_NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
 _LAST_LINES = 20
 # How runners tell of a child that was killed; their own exit code does not. The group is the signal, in their words.
 _CHILD_KILLED = (
@@ -136,6 +138,17 @@ def killed_by(exit_code: int | None, tail: str) -> str:
         return "" if any(re.search(rf"\b{exit_code} fail", line) for line in lines) else name
     found = (match[1] for line in lines for pattern in _CHILD_KILLED if (match := re.match(pattern, line)))
     return next((_FROM_OUTSIDE[number] for word in found if (number := _SIGNALS_IN_WORDS.get(word.lower(), 0))), "")
+
+
+def missing_runner(exit_code: int | None, tail: str) -> str:
+    """Return the line that says why a test command, or the runner that it starts, cannot be run; '' if it ran."""
+    if exit_code not in _SHELL_CANNOT and not _NO_RUNNER.search(tail):
+        return ""
+    return last_line(tail) or "it printed nothing"
+
+
+def last_line(tail: str) -> str:
+    return next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
 
 
 def colour_of(

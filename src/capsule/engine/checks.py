@@ -64,6 +64,7 @@ from capsule.core.signal import Verdict
 from capsule.core.state import acceptance_key, other_kinds
 from capsule.core.syntax import parses, same_code
 from capsule.core.test_report import Result, TestReport
+from capsule.core.test_runs import missing_runner
 from capsule.core.text import count, one_line
 from capsule.core.unreachable_tests import unreachable_tests
 from capsule.core.workflow import TESTS
@@ -229,7 +230,10 @@ def _base_green(claim: Verification) -> Evidence:
         return _evidence(_seen(seen), holds=True)
     base = claim.baseline() if claim.state.policy.base != "strict" else None
     if base is None or not base.passing or base.report.errors:
-        none = "no test passes; " if base and base.report.results and not base.passing else ""
+        named = base is not None and base.report.results
+        if not named and (missing := missing_runner(seen.exit_code, seen.tail)):
+            return _evidence(f"`{seen.command}` cannot be run: {missing}", False, seen.tail)
+        none = "no test passes; " if named and base and not base.passing else ""
         return _evidence(f"{none}{_seen(seen)}", False, seen.tail)
     known, flaky = sorted(base.failing), sorted(base.flaky)
     words = [f"{len(base.passing)} pass by name"]
