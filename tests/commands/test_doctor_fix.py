@@ -45,7 +45,8 @@ def test_what_was_shown_is_done_and_the_project_is_ready(a_bare_project: Backlog
     answer = doctor(a_bare_project, "--fix", "--yes")
     assert answer.code == 0, answer
     shown = answer.out.partition("Fixes:\n")[2]
-    assert shown.startswith("  1. write `agent: codex`") and "  2. make a backlog" in shown
+    assert shown.startswith("  1. make a backlog") and "  2. write `agent: codex`" in shown
+    assert shown.count("uncommitted: ") == 1, "what init leaves and what the agent leaves are named together"
     assert answer.out.endswith("Ready.\n")
     assert a_bare_project.backlog.exists()
     assert 'agent: "codex"' in (a_bare_project.path / ".capsule/config.yaml").read_text()

@@ -178,7 +178,9 @@ def _plain(finding: Checked) -> dict[str, str]:
 
 def _fixed(findings: list[Checked], args: argparse.Namespace) -> list[Checked]:
     """Apply the fixes, and name the rest for a person; return the findings after that."""
-    fixes = {finding.fix.words: finding.fix for finding in findings if finding.fix}
+    # The project first: `init` commits what it makes where nothing else is changed.
+    in_order = sorted(findings, key=lambda finding: finding.about != "project")
+    fixes = {finding.fix.words: finding.fix for finding in in_order if finding.fix}
     if not fixes:
         print("There is nothing that --fix could do.")
     elif not agreed([*fixes.values()], yes=args.yes):
