@@ -18,7 +18,7 @@ from capsule.trackers._bd import OLDEST
 
 from ..conftest import Repo
 from ..contracts import fake_bd
-from .conftest import ITEM, Project, assert_clear, bead, nothing_changes
+from .conftest import ITEM, Project, assert_clear, bead, honest, nothing_changes
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +132,20 @@ def test_what_bd_refuses_is_shown_and_nothing_is_forced(a_bd_project: Project) -
     assert (closed["status"], closed["close_reason"]) == ("closed", "nobody asks")
     assert_clear(a_bd_project.say("complete", ITEM), 1, f"{ITEM} is closed already", f"bd reopen {ITEM}")
     assert a_bd_project.say("complete", "demo").out == "demo is completed: The epic\n"
+
+
+@pytest.mark.promise("commands.undo-merge")
+def test_after_its_merge_was_undone_a_bead_is_reopened_by_bd_and_done_again(a_bd_project: Project) -> None:
+    a_bd_project.play({name: 2 * turns for name, turns in honest().items()})
+    assert a_bd_project.capsule("run", ITEM).code == 0
+    undone = a_bd_project.say("undo", ITEM)
+    reopen = f"bd reopen {ITEM}"
+    assert undone.code == 0 and f"reopen it:  {reopen}\n" in undone.out, undone
+    assert_clear(a_bd_project.say("reopen", ITEM), 1, f"{ITEM} is closed in its tracker", f"Reopen it: {reopen}")
+    bd = Path(a_bd_project.always["PATH"].split(os.pathsep)[0]) / "bd"
+    subprocess.run([bd, "update", ITEM, "--status=open"], cwd=a_bd_project.path, check=True)  # as that does
+    again = a_bd_project.capsule("run", ITEM)
+    assert again.code == 0 and a_bd_project.answer() == "42", again
 
 
 def test_a_bead_that_bd_calls_blocked_is_opened_again(a_bd_project: Project) -> None:

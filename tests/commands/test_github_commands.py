@@ -12,7 +12,7 @@ import pytest
 from ..contracts import fake_gh
 from ..contracts.fake_gh.hub import Row, new_hub, opened
 from ..house.pages import ROOT, Reader
-from .conftest import ITEM, Project, assert_clear, said
+from .conftest import ITEM, Project, assert_clear, honest, said
 from .test_campaign import FLOW
 from .test_jobs import makes, meets
 
@@ -79,6 +79,23 @@ def test_issues_are_worked_on_side_by_side_and_each_is_closed_with_its_merge(
         assert (closed["state"], "in-progress" in closed["labels"]) == ("CLOSED", False)
         assert merged and comment.startswith(f"Merged as {merged.strip()}")
         assert (project.path / f"GH-{number}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("commands.undo-merge")
+def test_after_its_merge_was_undone_an_issue_is_reopened_by_gh_and_done_again(
+    a_github_project: Project, tmp_path: Path
+) -> None:
+    a_github_project.play({name: 2 * turns for name, turns in honest().items()})
+    assert a_github_project.capsule("run", "GH-1").code == 0
+    undone = a_github_project.say("undo", "GH-1")
+    reopen = "gh issue reopen 1"
+    assert undone.code == 0 and f"reopen it:  {reopen}\n" in undone.out, undone
+    assert_clear(a_github_project.say("reopen", "GH-1"), 1, "GH-1 is closed in its tracker", f"Reopen it: {reopen}")
+    with opened(tmp_path / "hub.json") as hub:  # as that does
+        next(row for row in hub["issues"] if row["number"] == 1)["state"] = "OPEN"
+    again = a_github_project.capsule("run", "GH-1")
+    assert again.code == 0 and a_github_project.answer() == "42", again
 
 
 def test_issues_are_listed_added_and_unblocked(a_github_project: Project, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     closed = item.status is Status.DONE and not state.under_way and not state.finished
     if closed and item_id not in {each.id for each in tracker.everything()}:  # those still have to be archived
         there = tracker.traits.own_command("reopen", item_id, ".")
-        raise Refused(f"{item_id} is closed already.", f"If there is more to do, reopen it in its tracker{there}")
+        raise Refused(f"{item_id} is closed already.", f"Reopen it in its tracker if there is more to do{there}")
     check_repository(project)
     refuse_files_as_folders(project, tracker.traits.folders)
     going_on = state.under_way and not request.fresh
