@@ -250,13 +250,24 @@ def test_each_merge_of_a_batch_says_what_made_it_and_the_batch_names_them(race: 
 
 @pytest.mark.promise("merge-queue.batch")
 def test_a_red_batch_is_halved_until_the_one_is_found_that_is_red(race: Race, tmp_path: Path) -> None:
-    names, room = ["left", "one", "right", "three", "two", "zero"], tmp_path / "room"
-    room.mkdir()
-    race.write("tests/test_slow.sh", "sleep 0.4\n")
-    again = [makes("true"), makes("true")]
-    race.set_up(names, {n: {"make": [makes(meets(room, 6), f"touch {n}", COMMIT), *again]} for n in names})
+    """The two that do not go together are in the middle of the line, and those behind build their merges on them."""
+    pairs, again = (("one", "zero"), ("left", "right"), ("three", "two")), [makes("true"), makes("true")]
+    names = sorted(name for pair in pairs for name in pair)
+    race.write("tests/test_slow.sh", "sleep 0.6\n")
+    turns = {n: makes(waits(f"[ -e {tmp_path}/go-{n} ]"), f"touch {n}", COMMIT) for n in names}
+    race.set_up(names, {name: {"make": [turns[name], *again]} for name in names})
     race.always |= {"CAPSULE_MERGE__BATCH": "4"}
-    codes = race.run_all(names)
+
+    def line_up() -> None:
+        come = list[str]()
+        for pair in pairs:
+            come.extend(pair)
+            for name in pair:
+                (tmp_path / f"go-{name}").touch()
+            assert eventually(lambda: sorted(in_line(race)) == sorted(come), LONG)
+
+    with while_nobody_merges(race, line_up):
+        codes = race.run_all(names)
     parked = [name for name, code in codes.items() if code]
     assert parked in (["left"], ["right"]), [race.words(name) for name in names]
     race.assert_every_merge_was_tested(names)
@@ -345,6 +356,24 @@ def while_it_is_tested(race: Race, folder: Path, when: str, does: Callable[[], o
     somebody.join()
 
 
+@contextmanager
+def while_nobody_merges(race: Race, does: Callable[[], object]) -> Iterator[None]:
+    """Let somebody hold the merge queue until they have done this."""
+    began = threading.Event()
+
+    def hold_up() -> None:
+        journal = SqliteJournal(race.path / ".git" / "capsule")
+        with closing(journal), journal.claim(merge_stream("main")):
+            began.set()
+            does()
+
+    somebody = threading.Thread(target=hold_up)
+    somebody.start()
+    assert began.wait(LONG)
+    yield
+    somebody.join()
+
+
 THREE_TOGETHER = "[ $(ls task-* 2>/dev/null | wc -l) -ge 3 ]"
 
 
@@ -410,18 +439,14 @@ def test_an_item_that_is_closed_while_its_merge_is_tested_is_not_merged(race: Ra
 def test_one_whose_item_is_gone_does_not_stop_the_others_of_its_batch(race: Race, tmp_path: Path) -> None:
     names, gone = four_in_a_batch(race, tmp_path), list[str]()
 
-    def hold_up() -> None:
-        journal = SqliteJournal(race.path / ".git" / "capsule")
-        with closing(journal), journal.claim(merge_stream("main")):
-            assert eventually(lambda: len(in_line(race)) == 4, LONG)
-            gone.append(in_line(race)[3])
-            rows = [line for line in race.beads.read_text().splitlines() if f'"{gone[0]}"' not in line]
-            race.beads.write_text("\n".join(rows) + "\n")
+    def remove() -> None:
+        assert eventually(lambda: len(in_line(race)) == 4, LONG)
+        gone.append(in_line(race)[3])
+        rows = [line for line in race.beads.read_text().splitlines() if f'"{gone[0]}"' not in line]
+        race.beads.write_text("\n".join(rows) + "\n")
 
-    somebody = threading.Thread(target=hold_up)
-    somebody.start()
-    codes = race.run_all(names)
-    somebody.join()
+    with while_nobody_merges(race, remove):
+        codes = race.run_all(names)
     assert [name for name, code in codes.items() if code] == gone, [race.words(name) for name in names]
 
 
