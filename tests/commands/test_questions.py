@@ -43,6 +43,14 @@ def test_a_question_is_told_whole_with_what_answers_it(a_question: BacklogProjec
     assert answer.out.endswith('            capsule answer WRK-001 --close "..."\n')
 
 
+def test_the_command_that_is_named_shows_what_one_step_changed(a_backlog: BacklogProject) -> None:
+    a_backlog.play({"triage": [turn("triage", "BLOCKED", context="which colour?")]})
+    a_backlog.add()
+    a_backlog.run()
+    [shows] = [line.split(None, 1)[1] for line in a_backlog.say("questions").out.splitlines() if "  diff: " in line]
+    assert "which colour?" in a_backlog.git(*shows.split()[1:])
+
+
 @pytest.mark.promise("inbox.whole")
 def test_on_a_terminal_every_word_is_there_and_no_line_is_too_long(a_question: BacklogProject) -> None:
     out = a_question.say("questions", env=WIDE).out

@@ -224,7 +224,7 @@ def _done(view: MissionSummary, whose: str = "") -> Iterator[str]:
 
 def _diff(view: MissionSummary) -> str:
     pairs, _ = view.to_compare()
-    if len(pairs) == 1:
+    if len(pairs) == 1 and not pairs[0][0].endswith("^"):
         return f"git diff {' '.join(commit[:_SHORT] for commit in pairs[0])}"
     return f"git show {' '.join(commit[:_SHORT] for _, commit in pairs)}" if pairs else ""
 
