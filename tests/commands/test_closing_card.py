@@ -95,6 +95,16 @@ def test_a_run_that_its_cap_ends_names_what_is_left(
 
 
 @pytest.mark.promise("screens.closing-card")
+def test_a_duplicate_that_was_closed_says_of_what(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.hold({}, {})
+    a_backlog.commit("backlog")
+    a_backlog.play({"triage": [turn("triage", duplicate_of="WRK-002")]})
+    [done] = [line for line in a_backlog.run("WRK-001").out.splitlines() if line.startswith("  done ")]
+    assert re.fullmatch(r"  done +WRK-001: Item 1 · [\d.]+ s · closed as duplicate of WRK-002", done)
+
+
+@pytest.mark.promise("screens.closing-card")
 def test_what_needs_you_comes_before_what_is_left(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.add("Second")

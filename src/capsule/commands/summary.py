@@ -222,7 +222,10 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     if report.done:
         with MissionReader(project) as reader:
             proofs = {item: proof_of(reader.history(item)) for item in report.done}
-            rows += [("done", f"{item}: {_at_a_glance(_whole(reader, item))}") for item in report.done]
+            for item in report.done:
+                closed = reader.history(item).state.closed_as
+                how = f" · closed as {clean(closed)}" if closed else ""
+                rows.append(("done", f"{item}: {_at_a_glance(_whole(reader, item))}{how}"))
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
