@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from capsule.app.planning import RunRequest, refuse_dirty
 from capsule.commands.watching import JournalWatcher
+from capsule.core.errors import CapsuleError
 from capsule.core.event import (
     RUN,
     MovedByHand,
@@ -32,6 +34,7 @@ from capsule.core.status import MissionStatus
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import open_project
 from capsule.reports.words import run_sentence
+from capsule.workspaces.checkouts import locked
 from tests.costs import LONG
 
 from . import conftest
@@ -650,6 +653,29 @@ def test_a_small_item_resumes_at_the_phase_that_follows_its_triage(a_backlog: Ba
     a_backlog.add()
     assert a_backlog.say("triage").code == 0
     assert "Resuming WRK-001 at prd\n" in a_backlog.run("--cap", "1").err
+
+
+@pytest.mark.parametrize("lock", ["backlog", "main"])
+def test_what_another_mission_is_writing_just_now_is_no_uncommitted_change(
+    a_backlog: BacklogProject, lock: str
+) -> None:
+    project, half_written, begun = open_project(str(a_backlog.path)), a_backlog.path / "half", threading.Event()
+
+    def write_a_step() -> None:
+        with locked(project.git, lock):
+            half_written.write_text("its commit follows\n")
+            begun.set()
+            time.sleep(0.5)
+            half_written.unlink()
+
+    step = threading.Thread(target=write_a_step)
+    step.start()
+    assert begun.wait(LONG)
+    refuse_dirty(project, RunRequest())
+    step.join()
+    half_written.write_text("a person's own\n")
+    with pytest.raises(CapsuleError, match="uncommitted changes: half"):
+        refuse_dirty(project, RunRequest())
 
 
 @pytest.mark.promise("backlog.named-faults")

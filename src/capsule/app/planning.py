@@ -220,7 +220,7 @@ def refuse_dirty(project: Project, request: RunRequest) -> None:
     repository.refuse_if_gone(project.git)
     recording = os.path.relpath(request.record, project.root) if request.record else ""
     ours = (*project.tracker.own_files(), recording)
-    dirty = [] if request.allow_dirty else repository.dirty_paths(project.git, ours)
+    dirty = [] if request.allow_dirty else repository.settled_dirty_paths(project.git, ours)
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
         hint = "Commit them, or use --allow-dirty: it leaves your edits alone, and asks where work would change them."

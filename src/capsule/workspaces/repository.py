@@ -117,6 +117,14 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
     return sorted(shown(path) for path in found if path and not is_artefact(path, apart))
 
 
+def settled_dirty_paths(git: Git, own_files: Sequence[str]) -> list[str]:
+    """List the same, without what another mission is writing just now: its branch moves before its files do."""
+    if not dirty_paths(git, own_files):
+        return []
+    with checkouts.locked(git, "backlog"), checkouts.locked(git, "main"):
+        return dirty_paths(git, own_files)
+
+
 def exclude_artefacts(git: Git, base: str, *, worklog: bool = True) -> None:
     """Have git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
     if worklog and any(entry.path == b"worklog.md" for entry in git.list_tree(base)):
