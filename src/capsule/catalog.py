@@ -1,4 +1,4 @@
-"""Find workflows, prompts, templates and adapters by name: the project's first, then ours.
+"""Find workflows, prompts and templates by name: the project's first, then ours.
 
 The project's files are read through a function that is handed in, so that the words an agent is given and the workflow
 it is judged by come from the base commit, never from the worktree it can write to. What exists is asked once.
@@ -25,7 +25,7 @@ from capsule.plain_files import as_text, parse_yaml, read_plain
 from capsule.settings import PUBLISH
 
 _PACKAGE = Path(__file__).parent
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?", re.ASCII)
+_NAME = r"(?a)[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?"
 
 Read = Callable[[str], bytes | None]
 
@@ -44,7 +44,7 @@ class _Shelf(Struct, frozen=True):
         if folder is None or ending is None:
             return ""
         name = path[len(folder) + 1 : len(path) - len(ending)]
-        return name if _NAME.fullmatch(name) else ""
+        return name if re.fullmatch(_NAME, name) else ""
 
 
 _SHELVES = {
@@ -180,7 +180,7 @@ def listing(root: Path) -> Iterator[str]:
 
 
 def _checked(kind: str, name: str) -> str:
-    if _NAME.fullmatch(name):
+    if re.fullmatch(_NAME, name):
         return name
     hint = "A name has letters, digits, dots, dashes and underscores, with at most one folder before it."
     raise SettingsError(f"{name!a} cannot be the name of a {kind}.", hint)
@@ -192,9 +192,3 @@ def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
         for pattern in ("*", "*/*"):
             files = (path for path in sorted((root / folder).glob(pattern)) if path.is_file())
             yield from (path.relative_to(root).as_posix() for path in files)
-
-
-def adapters(kind: str) -> dict[str, str]:
-    """Return the modules of `agents` or `trackers`, by the name the settings use: the file's own."""
-    stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
-    return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}

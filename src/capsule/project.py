@@ -163,8 +163,6 @@ def open_tracker(project: Project) -> Tracker:
 def tracker_name(project: Project) -> str:
     """Name the tracker of this project. Two at once is a question, not a guess."""
     if project.settings.tracker.name != "auto":
-        from capsule.catalog import adapters
-
         known = [name for name in adapters("trackers") if name != "memory"]
         if project.settings.tracker.name not in known:
             raise SettingsError(
@@ -186,6 +184,12 @@ def tracker_name(project: Project) -> str:
     if on_github(project):
         hint += " Or set `tracker: github` in .capsule/config.yaml: issues with the label `capsule`."
     raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
+
+
+def adapters(kind: str) -> dict[str, str]:
+    """Return the modules of `agents` or `trackers`, by the name the settings use: the file's own."""
+    stems = sorted(file.stem for file in (Path(__file__).parent / kind).glob("[a-z]*.py"))
+    return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}
 
 
 def has_tracker(project: Project) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from capsule.adapters import Agent, Observer, Place, Ran, Tracker
 from capsule.agents import _recording
 from capsule.agents._cli import Connection
-from capsule.catalog import Catalog, adapters
+from capsule.catalog import Catalog
 from capsule.core.briefing import SandboxPaths
 from capsule.core.budget import Budget
 from capsule.core.documents import is_of_another_item
@@ -24,7 +24,7 @@ from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.event import Allowance
 from capsule.core.redaction import Redactor
 from capsule.presets import described, presets
-from capsule.project import Project
+from capsule.project import Project, adapters
 from capsule.reports.live import FanOut, LiveFile
 from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from capsule.adapters import Agent
-from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.failure import Kind
+from capsule.project import adapters
 from capsule.settings import PhaseOptions
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop

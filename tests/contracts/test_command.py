@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from capsule.agents.command import CommandAgent
-from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT
 from capsule.core.errors import PrerequisiteMissing, SettingsError
 from capsule.core.failure import Kind, Reaction
 from capsule.presets import described, presets
+from capsule.project import adapters
 from capsule.settings import load_settings
 from capsule.system.process import SupervisorClient
 from capsule.wiring import agent_maker

@@ -15,7 +15,7 @@ import pytest
 
 from capsule.agents._cli import Connection
 from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, decoded
-from capsule.catalog import adapters
+from capsule.project import adapters
 from capsule.system.process import Ended, SupervisorClient
 from tests.contracts.recordings import RECORDINGS, recorded
 

@@ -25,9 +25,9 @@ import msgspec
 import pytest
 
 from capsule.adapters import Tracker
-from capsule.catalog import adapters
 from capsule.core.errors import InvalidId, Refused, UnknownItem
 from capsule.core.item import Blocked, Item, NewItem, Status
+from capsule.project import adapters
 
 HOSTILE = "${HOME} {{TASK_ID}} $(id)\n\t[31m\u2028"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from capsule.adapters import Words
-from capsule.catalog import Catalog, adapters
+from capsule.catalog import Catalog
 from capsule.core.errors import SettingsError
+from capsule.project import adapters
 
 GATE = "phases: [{name: check, run: make}]"
 

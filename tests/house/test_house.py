@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import capsule
-from capsule.catalog import Catalog, adapters
+from capsule.catalog import Catalog
 from capsule.cli import main
 from capsule.commands.verbs import VERBS
+from capsule.project import adapters
 
 from ..conftest import Repo
 

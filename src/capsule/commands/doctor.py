@@ -44,7 +44,7 @@ from capsule.adapters import Ran, Tracker
 from capsule.app.planning import uncommitted_before
 from capsule.app.running import home_for_notifications
 from capsule.app.skills import skill_names
-from capsule.catalog import Catalog, adapters
+from capsule.catalog import Catalog
 from capsule.commands.doctor_fixes import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
 from capsule.commands.watching import MissionReader
 from capsule.core.decide import Move
@@ -61,7 +61,7 @@ from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import GET_BD, Project, has_tracker, open_project
+from capsule.project import GET_BD, Project, adapters, has_tracker, open_project
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at

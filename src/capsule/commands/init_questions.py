@@ -9,12 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from capsule.catalog import adapters
 from capsule.commands.arguments import plain, say
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.core.text import did_you_mean
 from capsule.presets import presets
-from capsule.project import Project, on_github
+from capsule.project import Project, adapters, on_github
 from capsule.rules import policy_at
 from capsule.settings import Settings
 from capsule.system.process import SupervisorClient

@@ -30,11 +30,11 @@ from capsule.system.clock import SystemClock
 _WIDEST_TITLE = 60
 _MOST_NAMED = 10
 _LEAST_LABEL = 10
-_SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
+_SPENT = r"The budget of the (?P<whose>\w+) is spent"
 
 
 _SIGNS = {status.sign: status.tone for status in MissionStatus}
-_REPORT = re.compile(r"^  report: +(?P<path>\S+)$", re.MULTILINE)
+_REPORT = r"(?m)^  report: +(?P<path>\S+)$"
 
 
 def say_summary(text: str, project: Project) -> None:
@@ -47,7 +47,7 @@ def dressed(text: str, root: Path, stream: TextIO) -> str:
     head, line_end, rest = folded.partition("\n")
     if tone := _SIGNS.get(head[:1]):
         head = style.paint(TONES[tone], head)
-    named = _REPORT.search(rest) if knows_links(stream) else None
+    named = re.search(_REPORT, rest) if knows_links(stream) else None
     if named and (file := root / named["path"]).is_file():
         start, end = named.span("path")
         rest = rest[:start] + linked(named["path"], file.absolute().as_uri()) + rest[end:]
@@ -183,7 +183,7 @@ def _next_command(item_id: str, item: Item | None, why: str, project: Project) -
         history = reader.history(item_id)
     if history.state.halt and history.state.under_way:
         return history.summary(NOBODY, history.last).next
-    spent = _SPENT.match(why)
+    spent = re.match(_SPENT, why)
     if spent and not (item and item.blocked):
         return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
     if why.startswith(ELSEWHERE):

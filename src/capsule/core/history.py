@@ -64,7 +64,7 @@ MOST_ATTEMPTS = 60
 """The most attempts that a screen keeps of one mission."""
 SUCCESSES = (Verdict.PASS, Verdict.MORE)
 NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-_COMMAND = re.compile(r"`(capsule (?!accept)[^`]+)`")
+_COMMAND = r"`(capsule (?!accept)[^`]+)`"
 
 
 # ---- one attempt
@@ -314,7 +314,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return f"capsule logs {mission}{'' if pid is None else ' -f'}"
         if halt is None or state.abandoned or halt_is_accepted(state):
             return f"capsule run {mission}"
-        if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
+        if state.workflow.phase(halt.phase).doer == "do" and (named := re.search(_COMMAND, halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
         if halt.mend and halt.accept:  # the phase that writes tests was asked before: now it is for a person
             return accept_command(state.parent or mission, halt.accept)

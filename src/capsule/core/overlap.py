@@ -15,7 +15,7 @@ from msgspec import Struct
 from capsule.core.event import Event, MissionStarted, StepEnded
 from capsule.core.text import one_line, shortened
 
-_WORD = re.compile(r"(`?)([^\s`'\"<>|,;(){}*]+)(`?)")
+_WORD = r"(`?)([^\s`'\"<>|,;(){}*]+)(`?)"
 _MOST_ALIKE = 100
 """A name that more paths share is ignored, unless it is the whole path."""
 _DEEPEST = 64
@@ -46,7 +46,7 @@ class PathIndex:
 def named_paths(text: str, known: PathIndex) -> frozenset[str]:
     """Return the files and folders that a text names. A word without dot or slash is a name only in backticks."""
     found = set[str]()
-    for opening, word, closing in set(_WORD.findall(text)):
+    for opening, word, closing in set(re.findall(_WORD, text)):
         bare = word.partition(":")[0].partition("#")[0].removeprefix("./").lstrip("[@").rstrip(".!?]")
         found.update(
             known.find(spelled) for spelled in (word, bare) if "/" in spelled or "." in spelled or (opening and closing)

@@ -276,10 +276,10 @@ def signatures(path: str, before: bytes, after: bytes) -> list[str]:
         if each.body is None or after[each.start : each.end] in known or not _is_public(language, each, after):
             continue
         head = after[each.node.start_byte : each.body[0]].decode(errors="replace")
-        head = " ".join(_COMMENT.sub("", head).split()).removesuffix("=>").rstrip(" {:=")
+        head = " ".join(re.sub(_COMMENT, "", head).split()).removesuffix("=>").rstrip(" {:=")
         owners, around = list[str](), each.node.parent
         while around is not None:
-            if _OWNERS.fullmatch(around.type):  # `impl Shape` in Rust has a type and no name
+            if re.fullmatch(_OWNERS, around.type):  # `impl Shape` in Rust has a type and no name
                 owners.insert(0, text_of(around.child_by_field_name("type")) or _name(around))
             around = around.parent
         owner = ".".join(filter(None, owners))
@@ -287,8 +287,8 @@ def signatures(path: str, before: bytes, after: bytes) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-_COMMENT = re.compile(r"//.*|/\*.*?\*/|(?<=[\s,(])#.*")
-_OWNERS = re.compile(r"(?:class|interface|impl|module|struct|object|trait)(?:_\w+)?")
+_COMMENT = r"//.*|/\*.*?\*/|(?<=[\s,(])#.*"
+_OWNERS = r"(?:class|interface|impl|module|struct|object|trait)(?:_\w+)?"
 _HIDDEN = re.compile(rb"\b(?:private|protected)\b")
 
 

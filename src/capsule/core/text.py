@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_LONE_SURROGATE = "[\ud800-\udfff]"
 
 
 def without_controls(text: str) -> str:
     """Remove control characters except line ends and tabs: they break command lines and steer terminals."""
-    return _CONTROL.sub("", text)
+    return re.sub(_CONTROL, "", text)
 
 
 def cleaned(text: str) -> str:
     """Replace lone surrogates, which JSON can hold and nothing can write, and control characters."""
-    return text if text.isprintable() else _LONE_SURROGATE.sub("\ufffd", without_controls(text))
+    return text if text.isprintable() else re.sub(_LONE_SURROGATE, "\ufffd", without_controls(text))
 
 
 def sentence(text: str) -> str:

@@ -26,11 +26,11 @@ _LARGEST_PACK = 64 * 1024 * 1024
 _HEADS = "refs/heads/"
 _SHARED = (_HEADS, "refs/capsule/", "refs/tags/", "refs/remotes/")
 """Folders of refs that all worktrees share."""
-_ID = re.compile(rb"(?!0+\n)([0-9a-f]{40}|[0-9a-f]{64})\n")
-_ON_A_BRANCH = re.compile(rb"ref: (refs/heads/[^\s]+)\n")
-_ANOTHER = re.compile(rb"ref: (refs/(?:heads|remotes)/[^\s]+)\n")
+_ID = rb"(?!0+\n)([0-9a-f]{40}|[0-9a-f]{64})\n"
+_ON_A_BRANCH = rb"ref: (refs/heads/[^\s]+)\n"
+_ANOTHER = rb"ref: (refs/(?:heads|remotes)/[^\s]+)\n"
 _IN_NO_NAME = {"", ".", ".."}
-_NAME = re.compile(r"(?!.*(?:\.\.|@\{|/\.|//|\.lock(?:/|$)|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
+_NAME = r"(?!.*(?:\.\.|@\{|/\.|//|\.lock(?:/|$)|\.(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+"
 """Names that `git check-ref-format` accepts; any other file is no ref."""
 
 
@@ -77,8 +77,8 @@ def _read_loose(common_dir: Path, name: str, found: dict[str, str]) -> None:
             if not child.endswith(".lock") and not child.startswith("."):
                 _read_loose(common_dir, f"{name}/{child}", found)
         return
-    told = _ID.fullmatch(content) or _ANOTHER.fullmatch(content)
-    if told is None or not _NAME.fullmatch(name):
+    told = re.fullmatch(_ID, content) or re.fullmatch(_ANOTHER, content)
+    if told is None or not re.fullmatch(_NAME, name):
         raise ValueError(name)
     found[name] = os.fsdecode(told[1])
 
@@ -101,9 +101,9 @@ def read_head(git_dir: Path) -> str | None:
         content = read_regular(git_dir / "HEAD", _LONGEST)
     except OSError:
         return None
-    found = _ON_A_BRANCH.fullmatch(content) or _ID.fullmatch(content)
+    found = re.fullmatch(_ON_A_BRANCH, content) or re.fullmatch(_ID, content)
     at = os.fsdecode(found[1]) if found else ""
-    return at if _NAME.fullmatch(at) else None  # a repository with reftables says `refs/heads/.invalid`
+    return at if re.fullmatch(_NAME, at) else None  # a repository with reftables says `refs/heads/.invalid`
 
 
 def read_checkouts(common_dir: Path, main: Path | None) -> list[Checkout] | None:

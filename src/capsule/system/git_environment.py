@@ -76,7 +76,7 @@ _CONTENT = (
     r"(?is)core\.(sharedrepository|autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
     r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)"
 )
-_COMMAND = re.compile(r"filter\..+\.(clean|smudge|process)", re.IGNORECASE | re.DOTALL)
+_COMMAND = r"(?is)filter\..+\.(clean|smudge|process)"
 
 
 def hardened(more: Iterable[Setting] = ()) -> dict[str, str]:
@@ -111,7 +111,7 @@ def with_filters_run_in(folder: Path, settings: Iterable[Setting]) -> list[Setti
     there. They get the content on stdin; `%f` is a name and need not be a file.
     """
     there = f"cd {shlex.quote(str(folder))} || exit 1; "
-    return [(key, there + value if value and _COMMAND.fullmatch(key) else value) for key, value in settings]
+    return [(key, there + value if value and re.fullmatch(_COMMAND, key) else value) for key, value in settings]
 
 
 def attributes_of_the_user() -> Path:
@@ -152,8 +152,8 @@ _HARMLESS = r"""(?xi)(user|author|committer)\.(name|email|useconfigonly)
     | diff\.(algorithm|colormoved|mnemonicprefix|noprefix|renames|renamelimit)
     | protocol\.(allow|version|[^.]+\.allow)"""
 """Compiled on first use, and cached by `re`."""
-_SECRET_KEY = re.compile(r"(?i)extraheader$|pass(word|wd)?$|token|secret|cookie|oauth")
-_HEADER = re.compile(r"^[\w-]+:\s*(?:(?:basic|bearer|token|digest|negotiate)\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
+_SENSITIVE = r"(?i)extraheader$|pass(word|wd)?$|token|secret|cookie|oauth"
+_HEADER = r"(?is)^[\w-]+:\s*(?:(?:basic|bearer|token|digest|negotiate)\s+)?(.*)$"
 _USER_INFO = r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s@]+)@"
 _TOLD = r"(?i)(?:password|token|secret)=([^\s;\"'}]+)"
 
@@ -175,8 +175,8 @@ def secrets_in(env: Mapping[str, str]) -> Iterator[str]:
         for url in re.findall(_USER_INFO, f"{name} {value}"):
             yield url.partition(":")[2] or url
         yield from re.findall(_TOLD, value)
-        if _SECRET_KEY.search(name.rpartition(".")[2]):
-            header = _HEADER.match(value)
+        if re.search(_SENSITIVE, name.rpartition(".")[2]):
+            header = re.match(_HEADER, value)
             yield header[1] if header else value
     words = _words(env.get("GIT_SSH_COMMAND", ""))
     if any(word.rpartition("/")[2] == "sshpass" for word in words):

@@ -153,7 +153,7 @@ def read_person(line: str) -> tuple[Identity, str]:
 
 _AT_ONCE = 50
 """The most requests that fit into any pipe, so that neither side blocks."""
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_ID = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _READ = 1 << 16
 
 
@@ -214,7 +214,7 @@ class ObjectReader:
         return found
 
     def _answers(self, command: str, oids: Sequence[str]) -> list[Object | None]:
-        if not all(_ID.fullmatch(oid) for oid in oids):
+        if not all(re.fullmatch(_ID, oid) for oid in oids):
             return [None] * len(oids)
         # Never share one with a parent process: both would read each other's answers.
         if self._process is None or self._owner != os.getpid():

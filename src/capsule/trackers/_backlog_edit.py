@@ -393,18 +393,16 @@ def _unreadable(page: BacklogPage, number: int | None = None) -> TrackerError:
 # parsers we know are looser than the standards (`+-0` and `0x-1` are numbers to one), and so is the pattern here.
 
 _INDICATORS = "-?:,[]{}#&*!|>'\"%@`"
-_ENDS_A_PLAIN_TEXT = re.compile(r": | #|:$|^\s|\s$")
-_PLAIN_IN_A_LIST = re.compile(r"\w+(?:[-./ ]\w+)*")
-_NEVER_RAW = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
-_MEANS_SOMETHING_ELSE = re.compile(
-    r"""~ | = | << | null | true | false | yes | no | on | off | y | n
+_ENDS_A_PLAIN_TEXT = r": | #|:$|^\s|\s$"
+_PLAIN_IN_A_LIST = r"\w+(?:[-./ ]\w+)*"
+_NEVER_RAW = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+_MEANS_SOMETHING_ELSE = r"""(?xia)
+    ~ | = | << | null | true | false | yes | no | on | off | y | n
     | [-+]* (?: 0b[01_]+ | 0x[-+]?[\da-f_]+ | 0o?[-+]?[0-7_]+ )
     | [-+]* [\d_]* (?: : [0-5]?\d )+ (?: \.[\d_]* )?
     | [-+]* [\d_.]+ (?: e[-+]?\d* )?
     | [-+]* \.(?: inf | nan )
-    | \d{4}-\d\d?-\d\d? (?: (?: t | \s+ ) \d.* )?""",
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
-)
+    | \d{4}-\d\d?-\d\d? (?: (?: t | \s+ ) \d.* )?"""
 
 
 def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
@@ -428,15 +426,15 @@ def scalar(text: str, *, listed: bool = False) -> str:
     unsafe = (
         not text
         or text[0] in _INDICATORS
-        or _ENDS_A_PLAIN_TEXT.search(text)
-        or _NEVER_RAW.search(text)
-        or _MEANS_SOMETHING_ELSE.fullmatch(text)
-        or (listed and not _PLAIN_IN_A_LIST.fullmatch(text))
+        or re.search(_ENDS_A_PLAIN_TEXT, text)
+        or re.search(_NEVER_RAW, text)
+        or re.fullmatch(_MEANS_SOMETHING_ELSE, text)
+        or (listed and not re.fullmatch(_PLAIN_IN_A_LIST, text))
     )
     if not unsafe:
         return text
     inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return '"' + _NEVER_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", inner) + '"'
+    return '"' + re.sub(_NEVER_RAW, lambda found: f"\\u{ord(found[0]):04x}", inner) + '"'
 
 
 def _literal(text: object, indent: int, eol: str) -> str:
@@ -446,6 +444,6 @@ def _literal(text: object, indent: int, eol: str) -> str:
     """
     lines = text.split("\n") if isinstance(text, str) else [""]
     fits = len(lines) > 1 and not lines[0][:1].isspace() and lines[0] and lines[-1].strip()
-    if not fits or any(_NEVER_RAW.search(line.replace("\t", "")) or line != line.rstrip() for line in lines):
+    if not fits or any(re.search(_NEVER_RAW, line.replace("\t", "")) or line != line.rstrip() for line in lines):
         return ""
     return "|-" + "".join(eol + (" " * indent + line if line else "") for line in lines)

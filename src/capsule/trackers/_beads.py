@@ -11,10 +11,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import msgspec
 from msgspec import Struct
@@ -283,7 +282,7 @@ def short_id(names: Iterable[str], taken: Collection[str], folder: str, seed: st
     prefix = prefixes.most_common(1)[0][0] if prefixes else usual
     length = _SHORTEST
     for attempt in range(1_000_000):
-        number = int.from_bytes(sha256(f"{seed}\n{attempt}".encode("utf-8", "replace")).digest()[:8])
+        number = uuid5(NAMESPACE_OID, f"{cleaned(seed)}\n{attempt}").int
         letters = "".join(_ALPHABET[number // 36**place % 36] for place in range(length))
         if (name := f"{prefix}-{letters}") not in taken:
             return name

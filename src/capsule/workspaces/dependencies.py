@@ -35,7 +35,7 @@ _BESIDE: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"pixi\.toml|pyproject\.toml"), (".pixi",)),
 )
 _PATHS = ("PATH", "PYTHONPATH", "NODE_PATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")
-_NOT_OF_THE_PROJECT = re.compile(r"HOME|PWD|OLDPWD|TMPDIR|TMP|TEMP|XDG_.*|_")
+_NOT_OF_THE_PROJECT = r"HOME|PWD|OLDPWD|TMPDIR|TMP|TEMP|XDG_.*|_"
 """Variables that may lead into the checkout without naming its code."""
 _AT_THE_TOP = (*ENVIRONMENTS, "node_modules", "vendor")
 BUILD_OUTPUT = frozenset(
@@ -122,7 +122,7 @@ class Dependencies:
         changed = {name: self._moved(self._env[name], at) for name in _PATHS if self._env.get(name)}
         if at != self._git.root:
             told = self._env if judged else self._env_of_agents
-            others = [name for name in told if name not in _PATHS and not _NOT_OF_THE_PROJECT.fullmatch(name)]
+            others = [name for name in told if name not in _PATHS and not re.fullmatch(_NOT_OF_THE_PROJECT, name)]
             changed |= {name: self._moved(self._env[name], at, there=True) for name in others}
         inactive = not any(self._env.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
         if inactive and environments and "/" not in environments[0]:
