@@ -18,6 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -116,12 +117,12 @@ class BdResult(Struct, frozen=True, dict=True):
     def beads(self) -> list[Bead]:
         """Return the beads of JSON lines; text between them is skipped, half a row is an error."""
         beads: list[Bead] = []
-        for line in self.out.encode("utf-8", "replace").split(b"\n"):
+        for line in BytesIO(self.out.encode("utf-8", "replace")):
             if line.startswith(b"{"):
                 if bead := usual_row(line):
                     beads.append(bead)
                 else:
-                    beads += self._unusual_rows(line)
+                    beads += self._unusual_rows(line.rstrip(b"\n"))
         return beads
 
     def _unusual_rows(self, line: bytes) -> Iterator[Bead]:
