@@ -1,8 +1,9 @@
 """tools/pose.py FILE STEP... -- WORD...: runs `capsule WORD...` on a screen of its own, and draws that into FILE.
 
 It is the command itself, on a terminal; only where its screen would be drawn there, it is kept. A step is `see:PATTERN`
-(wait until the screen shows it), `press:KEY`, `draw`, or `film` (draw every moment up to its end, as one picture that
-moves). After the last one the command goes on to its own end.
+(wait until the screen shows it), `press:KEY`, `draw`, `draw:NAME` (beside FILE, in every size, dark and light), or
+`film` (draw every moment up to its end, as one picture that moves). After the last one the command goes on to its own
+end.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from textual.pilot import Pilot
 from capsule.cli import main
 from capsule.core.errors import CapsuleError
 from capsule.tui.app import CapsuleApp
+from capsule.tui.themes import DARK, LIGHT
 
 sys.path.insert(0, str(Path(__file__).parent))
 from film import Frame, drawn_line, film
 
 SIZE = (120, 32)
+SIZES = ((80, 24), (120, 40), (200, 60))
 PATIENCE = 120.0
 _LOOK = 0.2
 _FONTS_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -39,10 +42,29 @@ async def follow(pilot: Pilot[object], title: str, steps: list[str], file: Path)
             await pilot.press(what)
         elif kind == "film":
             file.write_text(await _filmed(pilot.app, title), encoding="utf-8")
+        elif what:
+            await _draw_in_every_size(pilot, title, file.with_name(what))
         else:
-            await pilot.pause()
-            await pilot.pause()  # what was laid out anew is drawn
+            await _settle(pilot)
             file.write_text(_drawn(pilot.app, title), encoding="utf-8")
+
+
+async def _settle(pilot: Pilot[object]) -> None:
+    await pilot.pause()
+    await pilot.pause()  # what was laid out anew is drawn
+
+
+async def _draw_in_every_size(pilot: Pilot[object], title: str, file: Path) -> None:
+    for theme in (DARK, LIGHT):
+        pilot.app.theme = theme.name
+        for width, height in SIZES:
+            await pilot.resize_terminal(width, height)
+            await asyncio.sleep(_LOOK)
+            await _settle(pilot)
+            name = f"{file.name}-{width}x{height}-{theme.name.removeprefix('capsule-')}.svg"
+            file.with_name(name).write_text(_drawn(pilot.app, title), encoding="utf-8")
+    pilot.app.theme = DARK.name
+    await pilot.resize_terminal(*SIZE)
 
 
 async def _filmed(app: App[object], title: str) -> str:

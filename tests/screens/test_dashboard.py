@@ -210,6 +210,14 @@ def test_help_names_every_key_that_does_something_and_is_left_again() -> None:
     play(idle(), act, LARGE)
 
 
+def test_no_line_of_the_help_is_cut_on_a_small_screen() -> None:
+    async def act(on: Play) -> None:
+        await on.press("question_mark")
+        await on.shows("what needs you, items, missions, history, merges; in a", "keeps it, Esc clears it")
+
+    play(idle(), act)
+
+
 @pytest.mark.slow
 def test_a_page_that_is_longer_than_the_screen_scrolls_by_every_key_that_moves() -> None:
     async def act(on: Play) -> None:

@@ -64,6 +64,11 @@ def test_what_makes_no_command_is_said(values: dict[str, list[str]], said: str) 
         words_of(_FORM, values)
 
 
+def test_a_title_is_one_line_and_a_description_many() -> None:
+    kinds = {field.name: field.kind for field in forms()["edit"].every_field}
+    assert (kinds["title"], kinds["description"]) == (Kind.LINE, Kind.TEXT)
+
+
 def test_every_command_has_a_form_and_each_form_makes_words_that_are_understood() -> None:
     found = forms()
     assert set(found) == set(VERBS) - _NOT_IN_A_BROWSER

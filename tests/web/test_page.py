@@ -327,6 +327,7 @@ def test_an_item_that_is_done_says_how_its_merge_is_reverted(a_merged_mission: P
 def test_a_list_is_pasted_and_imported(a_backlog: BacklogProject, serve: Serve) -> None:
     server = serve(a_backlog)
     form = {**server.form("command/import", "command/import"), "file": "- Sort it\n  by surname\n- -v $(x)\n"}
+    assert "$ capsule import -" in _words(server.page("command/import"))
     assert server.send("preview/command/import", form)[1] == "capsule import -"
     assert server.send("command/import", form)[0].status == 303
     assert eventually(lambda: len(a_backlog.ids()) == 2)

@@ -88,7 +88,7 @@ def _fields(parser: argparse.ArgumentParser) -> Iterator[Field]:
             label=f"{name[:1].upper()}{name[1:]}".replace("Item", "Item id"),
             help=(action.help or "").replace("; - reads it from stdin", "").replace("; - reads titles from stdin", ""),
             option=options[-1] if options else "",
-            kind=Kind.TEXT if kind is Kind.LINE and metavar in _LONG else kind,
+            kind=Kind.TEXT if kind is Kind.LINE and metavar in _LONG and action.dest != "title" else kind,
             choices=tuple(map(str, action.choices or ())),
             required=bool(action.required) and action.nargs not in ("?", "*"),
             is_item=action.type == ITEM_ID,

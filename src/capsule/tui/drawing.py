@@ -113,7 +113,8 @@ def paragraph(words: str, width: int, style: str = "", *, first: Content | str =
     room = max(10, width - start.cell_length)
     lines = Content(clean(words)).wrap(room)
     if most and len(lines) > most:
-        lines = [*lines[: most - 1], row(lines[most - 1].rstrip(), " …")]
+        *lines, last = Content(clean(words)).wrap(room - 2)[:most]
+        lines = [*lines, row(last.rstrip(), " …")]
     hang = " " * start.cell_length
     return [
         row(hang if number else start, line.rstrip().stylize(style) if style else line.rstrip())

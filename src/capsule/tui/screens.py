@@ -114,20 +114,24 @@ _SIGNS = (
 )
 
 
-def help_lines() -> list[Content]:
-    lines = [text("Moving", STRONG), *map(_line, MOVING), Content("")]
-    lines += [text("Actions (each asks for confirmation and shows its command)", STRONG)]
-    lines += [_line((f"{verb.key} {verb.name}", verb.says)) for verb in VERBS]
-    lines += [Content(""), text("Answers (where something needs you; Enter is the first)", STRONG)]
-    lines += [_line(pair) for pair in ANSWERS]
-    lines += [Content(""), text("Status", STRONG)]
-    lines += [_line((f"{status.sign} {status.words}", meaning)) for status, meaning in _STATUSES.items()]
-    lines += [Content(""), text("Claims", STRONG), *map(_line, _SIGNS), Content("")]
+def help_lines(width: int) -> list[Content]:
+    sections: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
+        ("Moving", MOVING),
+        (
+            "Actions (each asks for confirmation and shows its command)",
+            [(f"{verb.key} {verb.name}", verb.says) for verb in VERBS],
+        ),
+        ("Answers (where something needs you; Enter is the first)", ANSWERS),
+        ("Status", [(f"{status.sign} {status.words}", meaning) for status, meaning in _STATUSES.items()]),
+        ("Claims", _SIGNS),
+    )
+    lines: list[Content] = []
+    for title, pairs in sections:
+        lines.append(text(title, STRONG))
+        for keys, says in pairs:
+            lines += drawing.paragraph(says, width, first=text(f"  {keys:<16}", STRONG))
+        lines.append(Content(""))
     return [*lines, text("As text: capsule dashboard --plain", FAINT)]
-
-
-def _line(pair: tuple[str, str]) -> Content:
-    return row("  ", text(f"{pair[0]:<16}", STRONG), pair[1].rstrip())
 
 
 class Reading(Screen[None]):
@@ -166,7 +170,7 @@ class Help(Reading):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave")]
 
     def __init__(self) -> None:
-        super().__init__("Help", lambda _width: help_lines())
+        super().__init__("Help", help_lines)
 
 
 class MissionScreen(Reading):

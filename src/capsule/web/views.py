@@ -411,11 +411,13 @@ def _template(form: Form, given: Mapping[str, str]) -> str:
     for field in form.fields:
         if field.required or given.get(field.name):
             words += [field.option] if field.option else []
-            words.append(given.get(field.name) or _placeholder(field))
+            words.append(_placeholder(field) if field.stdin else given.get(field.name) or _placeholder(field))
     return command_line(words).replace("'…'", '"…"')
 
 
 def _placeholder(field: Field) -> str:
+    if field.stdin:
+        return "-"
     return "ID" if field.is_item else "…" if field.option else field.name.upper()
 
 
