@@ -115,7 +115,17 @@ def test_every_line_of_stdin_becomes_an_item(a_backlog: BacklogProject) -> None:
     answer = a_backlog.say("add", "-", "--tag=ui", stdin="One\n\n  Two · ü \r\nThree".encode())
     assert answer == (0, "WRK-001  One\nWRK-002  Two · ü\nWRK-003  Three\n", "")
     assert [item.tags for item in a_backlog.tracker.everything()] == [("ui",)] * 3
-    assert a_backlog.subjects()[-1] == "[WRK-003][ADD] Three"
+    assert a_backlog.subjects()[-1] == "[WRK-001][ADD] 3 items"
+
+
+@pytest.mark.promise("commands.add-lines")
+def test_lines_of_a_list_lose_their_markers_and_are_one_commit(a_backlog: BacklogProject) -> None:
+    before = a_backlog.head()
+    lines = b"- Three\n* Four\n1. Five\n  - [ ] Six\n-7 is too cold\n"
+    titles = ["Three", "Four", "Five", "Six", "-7 is too cold"]
+    assert a_backlog.say("add", "-", stdin=lines).code == 0
+    assert [item.title for item in a_backlog.tracker.everything()] == titles
+    assert a_backlog.subjects(before) == ["[WRK-001][ADD] 5 items"]
 
 
 @pytest.mark.parametrize(

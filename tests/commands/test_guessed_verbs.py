@@ -32,6 +32,14 @@ def test_a_word_that_may_mean_several_is_answered_with_what_to_type(a_backlog: B
         assert_clear(a_backlog.say(word, "WRK-001"), 2, f"There is no command `{word}`.", "capsule ")
 
 
+def test_priority_in_a_backlog_names_what_it_has_instead(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    assert "capsule edit ID --impact high" in a_backlog.say("priority", "WRK-001").err
+    with unchanged(a_backlog):
+        refused = a_backlog.say("edit", "WRK-001", "--priority", "1")
+        assert_clear(refused, 2, "An item has no priority here", "--impact; a higher impact comes first")
+
+
 def test_retry_lets_go_on_what_has_failed(a_halted_mission: Project) -> None:
     assert a_halted_mission.say("retry", ITEM) == (0, f"{ITEM} resumes at execute: capsule run {ITEM}\n", "")
 

@@ -58,11 +58,29 @@ def test_a_beads_file_knows_what_was_imported(a_project: Project) -> None:
     ("text", "code", "cause"),
     [
         (b"no list", 2, "It holds no items."),
-        (b"title,impact\nOne,high\nTwo,huge\n", 2, "--impact is 'huge'"),
-        (b"title,priority\nOne,1\n", 2, "--priority is for beads"),
+        (b"title,impact\nOne,high\nTwo,huge\n", 2, "Two: impact is 'huge'"),
+        (b"\xff\xfe bad", 2, "Stdin is not UTF-8 text."),
+        (b'[{"title": "x", "state": "CLOSED"}]', 2, "All items in it are closed."),
+        (b"- [x] one\n- [X] two\n", 2, "All items in it are done."),
     ],
 )
 def test_a_list_with_a_fault_adds_nothing(a_backlog: BacklogProject, text: bytes, code: int, cause: str) -> None:
     with unchanged(a_backlog):
         assert_clear(a_backlog.say("import", "-", stdin=text), code, cause, "")
         assert_clear(a_backlog.say("import", "nowhere.md"), 2, "nowhere.md cannot be read", "text file")
+
+
+@pytest.mark.promise("commands.import")
+def test_what_the_tracker_lacks_is_left_out_with_a_note(a_backlog: BacklogProject) -> None:
+    answer = a_backlog.say("import", "-", stdin=b"title,priority,impact\nOne,1,high\n")
+    assert answer.code == 0 and answer.out == "WRK-001  One\n1 item added, 0 skipped.\n"
+    assert answer.err.startswith("note: priority left out: this project has a backlog.") and "impact" in answer.err
+    assert a_backlog.item().assessment.impact == "high"
+
+
+def test_a_file_that_is_no_text_is_named(a_backlog: BacklogProject) -> None:
+    file = a_backlog.path.parent / "b.md"
+    file.write_bytes(b"\xff\xfe bad")
+    assert_clear(a_backlog.say("import", str(file)), 2, "b.md is not UTF-8 text.", "iconv")
+    file.write_bytes(b"\xef\xbb\xbf- One\n")
+    assert a_backlog.say("import", str(file)).out.startswith("WRK-001  One\n"), "a byte order mark is no content"

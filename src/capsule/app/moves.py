@@ -87,11 +87,22 @@ class ItemDraft(Struct, frozen=True):
 
 def add_item(project: Project, draft: ItemDraft, *, no_commit: bool = False) -> tuple[str, tuple[str, ...]]:
     """Put an item into the tracker; return its id and warnings."""
+    return _changes_of(project, no_commit=no_commit).add(_checked(project, draft))
+
+
+def add_items(
+    project: Project, drafts: Sequence[ItemDraft], *, no_commit: bool = False
+) -> tuple[list[str], tuple[str, ...]]:
+    """Put items into a backlog by one commit; return their ids and warnings."""
+    checked = [_checked(project, draft) for draft in drafts]
+    return _changes_of(project, no_commit=no_commit).add_all(checked, "ADD")
+
+
+def _checked(project: Project, draft: ItemDraft) -> ItemDraft:
     draft = checked_draft(project, draft)
-    changes = _changes_of(project, no_commit=no_commit)
     for other in draft.depends_on:
         _check_known(project.tracker, other, "to depend on")
-    return changes.add(draft)
+    return draft
 
 
 def checked_draft(project: Project, draft: ItemDraft) -> ItemDraft:
@@ -114,7 +125,7 @@ def add_all(
     project: Project, drafts: Sequence[ItemDraft], *, no_commit: bool = False
 ) -> tuple[list[str], tuple[str, ...]]:
     """Put items into the tracker, into a backlog by one commit; return their ids, '' for one that exists already."""
-    return _changes_of(project, no_commit=no_commit).add_all(drafts)
+    return _changes_of(project, no_commit=no_commit).add_all(drafts, "IMPORT")
 
 
 def title_of(text: str) -> str:
@@ -414,7 +425,7 @@ class _TrackerChanges:
                 refused.hint = f"--type is {TYPES}."
             raise
 
-    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+    def add_all(self, drafts: Sequence[ItemDraft], tag: str) -> tuple[list[str], tuple[str, ...]]:  # noqa: ARG002
         before = {item.id for item in self._tracker.under("")}
         added = [self.add(draft)[0] for draft in drafts]
         return ["" if name in before else name for name in added], ()
@@ -479,9 +490,9 @@ class _CommittedChanges(_TrackerChanges):
         names, warnings = self._add([draft], lambda first: tagged(first, "ADD", draft.title))
         return names[0], warnings
 
-    def add_all(self, drafts: Sequence[ItemDraft]) -> tuple[list[str], tuple[str, ...]]:
+    def add_all(self, drafts: Sequence[ItemDraft], tag: str) -> tuple[list[str], tuple[str, ...]]:
         words = count(len(drafts), "item")
-        return self._add(drafts, lambda first: tagged(first, "IMPORT", words)) if drafts else ([], ())
+        return self._add(drafts, lambda first: tagged(first, tag, words)) if drafts else ([], ())
 
     def _add(self, drafts: Sequence[ItemDraft], subject: Callable[[str], str]) -> tuple[list[str], tuple[str, ...]]:
         project, at = self._project, SystemClock().now()

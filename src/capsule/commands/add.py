@@ -9,7 +9,7 @@ labels.
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
   capsule add "Ship it" --depends-on WRK-003 --description - < notes.md
   capsule add "Validate fax numbers" --type task --priority 1 --parent demo-1.1
-  capsule add - < ideas.txt               one item per line; empty lines are skipped
+  capsule add - < ideas.txt               one item per line; bullets, numbers and empty lines are left out
 
 Prints the new id and the title. Exit code: 0 added; 1 an item it depends on or belongs to is unknown, or the tracker
 refuses it; 2 usage.
@@ -21,10 +21,10 @@ import argparse
 
 from msgspec.structs import replace
 
-from capsule.app.items import one_verb
-from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
+from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, add_items, title_of
 from capsule.commands.arguments import ITEM_ID, commit_option, plain, say, text_of, warn
 from capsule.core.errors import UsageError
+from capsule.core.importing import without_marker
 from capsule.project import open_project
 
 
@@ -57,11 +57,16 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) or "" for name in LEVELS},
     )
     project = open_project(args.project_dir)
-    with one_verb():
-        for title in titles:
-            name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
-            warn(warnings)
-            say(f"{name}  {title}")
+    if titles[1:] and project.tracker.traits.authoritative:  # one commit
+        drafts = [replace(draft, title=title) for title in titles]
+        names, warnings = add_items(project, drafts, no_commit=args.no_commit)
+        warn(warnings)
+        say("\n".join(f"{name}  {title}" for name, title in zip(names, titles, strict=True)))
+        return 0
+    for title in titles:
+        name, warnings = add_item(project, replace(draft, title=title), no_commit=args.no_commit)
+        warn(warnings)
+        say(f"{name}  {title}")
     return 0
 
 
@@ -71,7 +76,7 @@ def _titles(args: argparse.Namespace) -> list[str]:
         return [title_of(args.title)]
     if args.description == "-":
         raise UsageError("Titles and the description cannot both come from stdin.", "Write one of them as an argument.")
-    titles = [title_of(line) for line in text_of("-").splitlines() if line.strip()]
+    titles = [title_of(without_marker(line)) for line in text_of("-").splitlines() if line.strip()]
     if not titles:
         raise UsageError("Stdin has no titles.", "Write one title per line: capsule add - < ideas.txt")
     return titles

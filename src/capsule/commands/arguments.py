@@ -68,14 +68,22 @@ def parse(name: str, words: list[str]) -> argparse.Namespace:
     return parser_for(name).parse_args(words, argparse.Namespace(words=words))
 
 
-def text_of(option: str | None, most: int = LARGEST_TEXT) -> str:
-    """Return an option's text; `-` reads it from stdin."""
+def text_of(option: str | None, most: int = LARGEST_TEXT, *, strict: bool = False) -> str:
+    """Return an option's text; `-` reads it from stdin, where `strict` refuses what is no UTF-8."""
     if option != "-":
         return plain(option or "")
     data = sys.stdin.buffer.read(most + 1)
     if len(data) > most:
         raise UsageError(f"The text is larger than {most // 1024} KiB.", "Put it into a file of the project.")
-    return plain(data.decode(errors="replace"))
+    return plain(decoded(data, "Stdin", strict=strict))
+
+
+def decoded(data: bytes, name: str, *, strict: bool) -> str:
+    """Return the text in these bytes; `strict` refuses what is no UTF-8."""
+    try:
+        return data.decode("utf-8-sig", errors="strict" if strict else "replace")
+    except UnicodeDecodeError:
+        raise UsageError(f"{name} is not UTF-8 text.", "Save it as UTF-8, such as with: iconv -t UTF-8") from None
 
 
 def plain(text: str) -> str:

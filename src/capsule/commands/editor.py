@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from capsule.commands.arguments import LARGEST_TEXT
+from capsule.commands.arguments import LARGEST_TEXT, decoded
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.system.files import read_regular
 from capsule.system.umask import of_the_user
@@ -35,10 +35,10 @@ def edited(file: Path, text: str) -> str:
     return text_of_file(file)
 
 
-def text_of_file(file: Path, most: int = LARGEST_TEXT) -> str:
-    """Read a text that a person wrote; refuse one that is too large."""
+def text_of_file(file: Path, most: int = LARGEST_TEXT, *, strict: bool = False) -> str:
+    """Read a text that a person wrote; refuse one that is too large, and with `strict` one that is no UTF-8."""
     try:
-        return read_regular(file, most).decode(errors="replace")
+        return decoded(read_regular(file, most), str(file), strict=strict)
     except OSError as fault:
         hint = f"Name a text file of at most {most // 1024} KiB."
         raise UsageError(f"{file} cannot be read: {fault.strerror}.", hint) from None

@@ -3,7 +3,7 @@
 It takes a Markdown list (an entry at the margin is a title, what is indented below it the description; `- [x]` is left
 out), CSV with a column `title` (and description, tags, size, complexity, risk, impact, type, priority, parent, url), or
 the JSON of `gh issue list`. Entries that the tracker already has, by reference or title, are skipped: the same list can
-be imported again. A backlog is changed by one commit.
+be imported again. Fields that the tracker lacks are left out, with a note. A backlog is changed by one commit.
 
   capsule import ideas.md --dry-run      the entries that it would add or skip
   capsule import ideas.md --tag q3
@@ -23,7 +23,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.app.importing import Entry, import_all, plan_import
-from capsule.commands.arguments import commit_option, plain, say, text_of, warn
+from capsule.commands.arguments import commit_option, plain, say, tell, text_of, warn
 from capsule.commands.editor import text_of_file
 from capsule.core.importing import read_items
 from capsule.core.text import count
@@ -41,12 +41,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    text = text_of("-", _LARGEST) if args.file == "-" else plain(text_of_file(Path(args.file), _LARGEST))
+    whole = text_of("-", _LARGEST, strict=True) if args.file == "-" else _text_in(Path(args.file))
     tags = tuple(filter(None, map(plain, args.tag)))
-    entries = [replace(each, tags=(*each.tags, *tags)) for each in read_items(text)]
+    entries = [replace(each, tags=(*each.tags, *tags)) for each in read_items(whole)]
     project = open_project(args.project_dir)
     plan = plan_import(project, entries)
     new = [entry for entry in plan if not entry.known_as]
+    if left_out := dict.fromkeys(name for entry in plan for name in entry.left_out):
+        this = project.tracker.traits.described.format(project.tracker.name)
+        tell(f"note: {', '.join(left_out)} left out: {this}. {project.tracker.traits.fields_hint}")
     if args.dry_run:
         for entry in new:
             say(f"would add  {clean(entry.draft.title)}")
@@ -61,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
     added = sum(map(bool, names))
     say(f"{count(added, 'item')} added, {len(plan) - added} skipped.")
     return 0
+
+
+def _text_in(file: Path) -> str:
+    return plain(text_of_file(file, _LARGEST, strict=True))
 
 
 def _say_skipped(plan: Sequence[Entry]) -> None:

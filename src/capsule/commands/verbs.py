@@ -99,7 +99,7 @@ HINTS = {
     **dict.fromkeys(("drop", "remove", "rm", "delete", "del", "cancel"), _DROP),
     **dict.fromkeys(("kill", "pause", "quit"), _END),
     "reject": 'Say no and why: capsule answer ID --close "..."',
-    "priority": "`capsule edit ID --priority N` sets it; `capsule explain` says what is next.",
+    "priority": "A backlog goes by impact (capsule edit ID --impact high), beads by priority (edit ID --priority N).",
     "history": "`capsule report` reports on missions, `capsule list --all` lists finished items.",
     "diff": "`capsule questions` and `capsule report` name the git command that shows the changes.",
     "validate": "`capsule doctor` checks what is installed, `capsule config` the settings.",

@@ -60,9 +60,12 @@ def _from_json(text: str) -> Iterator[Imported]:
         raise UsageError(
             f"It is not valid JSON: {fault}.", "gh issue list --json number,title,body,labels,url"
         ) from None
-    for row in rows if isinstance(rows, list) else [rows]:
-        if isinstance(row, dict) and str(row.get("state", "open")).lower() in ("open", "opened"):
-            yield _of_row({str(name): _plain(value) for name, value in row.items()})
+    known = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
+    left = [row for row in known if str(row.get("state", "open")).lower() in ("open", "opened")]
+    if known and not left:
+        raise UsageError("All items in it are closed.", "Without --state, `gh issue list` lists the open ones.")
+    for row in left:
+        yield _of_row({str(name): _plain(value) for name, value in row.items()})
 
 
 def _plain(value: Any) -> str:
@@ -116,6 +119,7 @@ def _of_row(row: Mapping[str, str]) -> Imported:
 def _from_markdown(text: str) -> Iterator[Imported]:
     """Yield the entries at the margin; text below one, or between it and the next, is its description."""
     title, done, below = "", False, list[str]()
+    boxes: list[bool] = []
     margin: int | None = None
     for line in [*without_controls(text).splitlines(), "- end"]:
         entry = _ENTRY.fullmatch(line)
@@ -127,10 +131,19 @@ def _from_markdown(text: str) -> Iterator[Imported]:
                 description = "\n".join(below).strip("\n")
                 yield Imported(title, {"description": description} if description.strip() else {})
             title, done, below = _title(entry["title"]), entry["box"] in ("x", "X"), []
+            boxes.append(done)
         elif title and _HEADING.match(line):
             below.append("")
         elif title:
             below.append(line.strip() if not line.startswith((" " * 4, "\t")) else line[2:].rstrip())
+    if boxes[:-1] and all(boxes[:-1]):  # the last is our own
+        raise UsageError("All items in it are done.", "An entry is added if its box is empty, or if it has none.")
+
+
+def without_marker(line: str) -> str:
+    """Return the title in a line of a list, without its bullet, number and box."""
+    entry = _ENTRY.fullmatch(line)
+    return entry["title"] if entry else line
 
 
 def _title(text: str) -> str:

@@ -64,7 +64,7 @@ class BacklogTracker(BaseTracker):
         verbs=("advance", "approve", "triage"),
         fields=("size", "complexity", "risk", "impact"),
         edits=("title", "description", "size", "complexity", "risk", "impact", "tags", "dependencies", "status"),
-        fields_hint="An item of a backlog has --size, --complexity, --risk and --impact.",
+        fields_hint="An item of a backlog has --size, --complexity, --risk and --impact; a higher impact comes first.",
         described="this project has a backlog",
         empty="The backlog is empty. Add an item",
     )
