@@ -155,6 +155,35 @@ def test_what_is_on_hold_waits_for_a_yes(three_items: BacklogProject) -> None:
 
 
 @pytest.mark.promise("commands.hold")
+@pytest.mark.parametrize(
+    ("option", "kind", "way"),
+    [("--question", "clarification", "--notes"), ("--blocked", "", "--notes")],
+)
+def test_what_is_on_hold_may_ask_or_just_be_blocked(
+    three_items: BacklogProject, option: str, kind: str, way: str
+) -> None:
+    assert three_items.say("hold", "WRK-003", option, "which shop?").code == 0
+    block = three_items.item("WRK-003").blocked
+    assert block and (block.kind, block.reason) == (kind, "which shop?")
+    assert f'answer:   capsule answer WRK-003 {way} "..."' in three_items.say("questions", "WRK-003").out
+    assert three_items.say("answer", "WRK-003", "the new one").out == "WRK-003 is ready again.\n"
+    assert three_items.item("WRK-003").unblock_context == "the new one"
+    with unchanged(three_items):
+        both = three_items.say("hold", "WRK-003", "--question=why", "--blocked=so")
+        assert_clear(both, 2, "one with --question and one with --blocked", "Leave out")
+
+
+@pytest.mark.promise("commands.hold", "commands.undo")
+def test_a_question_by_a_person_is_undone(three_items: BacklogProject) -> None:
+    three_items.git("add", "-A")
+    three_items.git("commit", "-q", "-m", "three items")
+    before = three_items.fields("WRK-003")
+    assert three_items.say("hold", "WRK-003", "--question", "which shop?").code == 0
+    assert three_items.say("undo").code == 0
+    assert three_items.fields("WRK-003") == before
+
+
+@pytest.mark.promise("commands.hold")
 def test_a_bead_on_hold_is_blocked_and_says_why(two_beads: Project) -> None:
     assert two_beads.say("hold", ITEM, "legal has to look at it").code == 0
     assert row(two_beads)["status"] == "blocked"

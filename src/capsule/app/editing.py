@@ -88,8 +88,8 @@ def depend(
     return _change(project, item_id, "DEPEND", words, {"dependencies": wanted}, no_commit=no_commit)
 
 
-def hold(project: Project, item_id: str, reason: str, *, no_commit: bool = False) -> Moved:
-    """Put an item on hold until a person resumes it."""
+def hold(project: Project, item_id: str, reason: str, kind: str = DECISION, *, no_commit: bool = False) -> Moved:
+    """Put an item on hold until a person resumes it; `kind` is its type of block, '' for none."""
     why = one_line(reason)
     if not why:
         raise UsageError("The reason is empty.", "Say what it waits for; the reason is shown with the item.")
@@ -102,10 +102,10 @@ def hold(project: Project, item_id: str, reason: str, *, no_commit: bool = False
         raise Refused(f"{item_id} is done.", "There is nothing to hold.")
     if project.tracker.traits.authoritative:
         check_move(item, Status.BLOCKED)
-        return _change(project, item_id, "HOLD", why, {**blocked(item, why, DECISION)}, no_commit=no_commit)
+        return _change(project, item_id, "HOLD", why, {**blocked(item, why, kind)}, no_commit=no_commit)
     moved = _change(project, item_id, "HOLD", why, {"status": Status.BLOCKED.value}, no_commit=no_commit)
     project.tracker.comment(item_id, f"On hold: {why}")
-    return moved._replace(after=replace(moved.after, blocked=Blocked(item.status, why, DECISION)))
+    return moved._replace(after=replace(moved.after, blocked=Blocked(item.status, why, kind)))
 
 
 def _change(project: Project, item_id: str, tag: str, words: str, values: ItemValues, *, no_commit: bool) -> Moved:
