@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,9 +150,32 @@ def test_a_shell_completes_verbs_and_ids(a_long_backlog: BacklogProject, tmp_pat
         return done.stdout.decode().split()
 
     assert completed("capsule", "que") == ["questions"]
+    assert completed("capsule", "ret") == ["retry"]
+    assert completed("capsule", "retry", "WRK") == ["WRK-001", "WRK-002", "WRK-003"]
+    assert "--title" in completed("capsule", "set", "--ti")
     assert completed("capsule", "answer", "WRK") == ["WRK-001", "WRK-002", "WRK-003"]
     assert completed("capsule", "close", "WRK-001", "WRK-00") == ["WRK-001", "WRK-002", "WRK-003"]
     assert completed("capsule", "depend", "--on", "WRK-002") == ["WRK-002"]
+
+
+@pytest.mark.promise("commands.completion")
+def test_fish_completes_verbs_aliases_options_and_ids(a_backlog: BacklogProject) -> None:
+    lines = a_backlog.say("completion", "fish").out.splitlines()
+    first = "complete -c capsule -n __fish_use_subcommand -a"
+    assert {line.split()[6] for line in lines if line.startswith(first)} == {*VERBS, *ALIASES}
+    assert f"{first} retry -d 'capsule answer --retry'" in lines
+    inside = "complete -c capsule -n '__fish_seen_subcommand_from {}'"
+    assert f"{inside.format('close')} -a '(capsule _ids 2>/dev/null)'" in lines
+    assert f"{inside.format('import')} -F" in lines
+    assert any(line.startswith(f"{inside.format('set')} -l title -x -d ") for line in lines)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+def test_fish_reads_its_script(a_long_backlog: BacklogProject, tmp_path: Path) -> None:
+    script = tmp_path / "capsule.fish"
+    script.write_text(a_long_backlog.say("completion", "fish").out)
+    asks = ["fish", "--no-config", "-c", f"source {script}; complete -C 'capsule ret'"]
+    assert subprocess.run(asks, capture_output=True, text=True, check=True).stdout.startswith("retry")
 
 
 def test_ids_are_for_shells_and_say_nothing_where_there_is_no_project(tmp_path: Path, a_project: Project) -> None:

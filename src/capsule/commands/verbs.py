@@ -63,7 +63,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "teardown": Verb("teardown", "remove all worktrees; keep logs and journal", 1),
     },
     "Other": {
-        "completion": Verb("completion", "print a completion script for bash, zsh or tcsh", in_project=False),
+        "completion": Verb("completion", "print a completion script for bash, zsh, fish or tcsh", in_project=False),
         "version": Verb("version", "print the version", in_project=False),
     },
 }
