@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from capsule.core.event import Reopened
+from capsule.core.event import Event, Reopened
 from capsule.core.item import Status
 from capsule.core.ledger import DECISION
 from tests.costs import LONG, eventually
@@ -266,3 +268,39 @@ def test_a_run_under_way_goes_on_with_what_is_answered(shelf: Shelf, tmp_path: P
         (tmp_path / "end").touch()
         assert run.wait(LONG) == 0
     assert shelf.merged() == ["cup", "jug", "pan", "pot"]
+
+
+# ---- spellings
+
+
+SPELLINGS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "unblock": ({"code": "BLOCKED", "context": "Which colour?"}, ["--notes=Blue."], ["--notes=Blue."]),
+    "approve": ({"updated_assessments": {"size": "large"}}, [], ["--approve"]),
+}
+
+
+def told(event: Event) -> str:
+    """An event without what differs from item to item."""
+    return re.sub(r"WRK-\d+|[0-9a-f]{40}|\d{4}-\d\d-\d\dT[\d:.]+Z|by-hand/[0-9a-f]+", "", repr(event))
+
+
+@pytest.mark.promise("inbox.answer")
+@pytest.mark.parametrize("verb", SPELLINGS)
+def test_unblock_and_approve_are_spellings_of_answer(a_backlog: BacklogProject, verb: str) -> None:
+    """The same question, answered both ways: the same commit and the same events, but for ids and stamps."""
+    made, words, as_answer = SPELLINGS[verb]
+    for item in ("WRK-001", "WRK-002"):
+        idea = {f"_ideas/{item}_one.md": "# An idea\n"}
+        a_backlog.play({"triage": [turn("triage", item=item, write=idea, **made)]}, item)
+        a_backlog.add("One")
+    a_backlog.run()
+    known = {item: len(a_backlog.events(item)) for item in ("WRK-001", "WRK-002")}
+    said = a_backlog.say(verb, "WRK-001", *words), a_backlog.say("answer", "WRK-002", *as_answer)
+    assert [each.code for each in said] == [0, 0]
+    assert said[0].out.replace("WRK-001", "WRK-002") == said[1].out
+    subjects = a_backlog.subjects()[-2:]
+    assert subjects[0].replace("WRK-001", "WRK-002") == subjects[1]
+    no_stamps = {"id": "", "created": "", "updated": ""}
+    assert a_backlog.fields("WRK-001") | no_stamps == a_backlog.fields("WRK-002") | no_stamps
+    first, second = ([told(event) for event in a_backlog.events(item)[known[item] :]] for item in known)
+    assert first and first == second
