@@ -42,7 +42,7 @@ def a_mission_that_needs_you(a_project: Project) -> Project:
     play(a_project, (VACUOUS, VACUOUS + HELD + BEYOND), (CODE, MENDED + OWED))
     answer = a_project.run()
     assert answer.code == 1, answer
-    assert f'  next:        capsule accept {ITEM} demanded --because "..."\n' in answer.out
+    assert f'  next:        capsule answer {ITEM} --accept demanded --because "..."\n' in answer.out
     return a_project
 
 
@@ -63,7 +63,7 @@ def test_a_vacuous_test_is_mended_and_merged(a_project: Project) -> None:
 @pytest.mark.promise("accept.shown")
 def test_an_accepted_claim_is_merged_and_shown_for_ever(a_mission_that_needs_you: Project) -> None:
     project = a_mission_that_needs_you
-    assert f'capsule accept {ITEM} demanded --because "..."' in project.say("show", ITEM).out
+    assert f'capsule answer {ITEM} --accept demanded --because "..."' in project.say("show", ITEM).out
     answer = project.say("accept", ITEM, "demanded", f"--because={BECAUSE}")
     assert answer.code == 0, answer
     assert "accepted at sign-off that the tests demand the change, although demanded" in answer.out
@@ -101,7 +101,7 @@ def test_what_cannot_be_accepted_is_refused_with_the_next_step(a_mission_that_ne
 def test_nothing_is_accepted_of_a_mission_that_never_began(a_project: Project) -> None:
     with nothing_changes(a_project):
         answer = a_project.say("accept", ITEM, "demanded", "--because=x")
-        assert_clear(answer, 1, f"{ITEM} has no mission yet", f"capsule show {ITEM}")
+        assert_clear(answer, 1, f"{ITEM} has no mission yet", f"capsule run {ITEM}")
 
 
 @pytest.mark.promise("accept.refused")
@@ -134,7 +134,7 @@ def test_a_backlog_item_that_needs_you_goes_on_once_accepted(a_backlog: BacklogP
     assert [event.decision.move.value for event in reviews] == ["retry", "park"]
     blocked = a_backlog.item().blocked
     assert blocked is not None
-    assert f"capsule accept {item} demanded" in blocked.reason
+    assert f"capsule answer {item} --accept demanded" in blocked.reason
     answer = a_backlog.say("accept", item, "demanded", f"--because={BECAUSE}")
     assert answer.code == 0, answer
     assert a_backlog.item().blocked is None

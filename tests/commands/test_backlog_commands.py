@@ -347,8 +347,8 @@ def test_backwards_is_always_allowed(a_backlog: BacklogProject) -> None:
             "at review, and there is no phase after",
             "capsule complete",
         ),
-        (blocked(), (), 1, "WRK-001 is blocked: which colour?", "capsule unblock WRK-001"),
-        (blocked(), ("--to=prd",), 1, "WRK-001 is blocked: which colour?", "capsule unblock WRK-001"),
+        (blocked(), (), 1, "WRK-001 is blocked: which colour?", "capsule answer WRK-001 --notes"),
+        (blocked(), ("--to=prd",), 1, "WRK-001 is blocked: which colour?", "capsule answer WRK-001 --notes"),
         ({"status": "done"}, (), 1, "WRK-001 is done.", "capsule complete WRK-001"),
         ({}, ("--to=prd",), 1, "is new, and has to be scoped before it can go to prd", "capsule advance WRK-001"),
         ({"status": "in_progress", "phase": "prd"}, ("--to=prd",), 1, "is at prd already", "capsule run WRK-001"),
@@ -422,7 +422,7 @@ def test_approve_leaves_a_question_for_unblock(a_backlog: BacklogProject) -> Non
     a_backlog.hold(blocked())
     with unchanged(a_backlog):
         answer = a_backlog.say("approve", "WRK-001")
-        assert_clear(answer, 1, "waits for an answer, not for a decision: which colour?", "unblock WRK-001 --notes")
+        assert_clear(answer, 1, "waits for an answer, not for a decision: which colour?", "answer WRK-001 --notes")
 
 
 @pytest.mark.parametrize("verb", ["unblock", "approve"])
@@ -547,7 +547,7 @@ def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(
 def test_explain_says_how_to_go_on_with_a_mission_that_stopped(a_halted_mission: Project) -> None:
     lines = a_halted_mission.say("explain", "demo-1.1").out.splitlines()
     assert lines[0].startswith("demo-1.1  not now: its mission failed at execute: the disk is full")
-    assert lines[1] == "  next: see why with capsule show demo-1.1, then capsule run demo-1.1"
+    assert lines[1] == "  next: capsule answer demo-1.1 --retry"
     assert lines[2] == "  proven: red (exit code only) · reviewed (its word)"
 
 
@@ -592,8 +592,8 @@ def test_explain_says_which_is_next_and_why_every_other_is_not(a_backlog: Backlo
     ("item", "line", "way"),
     [
         ({"status": "ready"}, "after WRK-002: ready, impact unknown", "capsule run WRK-001"),
-        (blocked(), "not now: blocked (clarification): which colour?", "capsule unblock WRK-001 --notes TEXT"),
-        (blocked("decision"), "not now: blocked (decision): risk", "capsule approve WRK-001, or capsule close WRK-001"),
+        (blocked(), "not now: blocked (clarification): which colour?", 'capsule answer WRK-001 --notes "..."'),
+        (blocked("decision"), "not now: blocked (decision): risk", "capsule answer WRK-001 --approve"),
         (
             {"status": "ready", "dependencies": "[WRK-002]"},
             "not now: waits for WRK-002 (in_progress)",
@@ -846,7 +846,7 @@ def test_init_add_status_advance_and_unblock_work_in_a_row(a_backlog: BacklogPro
 @pytest.mark.promise("commands.free-again")
 @pytest.mark.parametrize(
     ("kind", "command"),
-    [("clarification", 'capsule unblock WRK-001 --notes "..."'), ("decision", "capsule approve WRK-001")],
+    [("clarification", 'capsule answer WRK-001 --notes "..."'), ("decision", "capsule answer WRK-001 --approve")],
 )
 def test_abort_of_an_item_that_needs_a_person_names_what_frees_it(
     a_backlog: BacklogProject, kind: str, command: str

@@ -42,7 +42,7 @@ def stops_once(project: Project, turn: Turn, **env: str) -> str:
     main = project.head("main")
     answer = project.run(**env)
     assert answer.code == 2, answer
-    assert f"next:        capsule run {ITEM}" in answer.out
+    assert f"next:        capsule answer {ITEM} --retry" in answer.out
     assert "Traceback" not in answer.err
     assert project.head("main") == main
     assert project.status_of() == "in_progress"

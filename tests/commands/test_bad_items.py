@@ -115,7 +115,7 @@ def test_an_unknown_item_names_the_nearest(a_project: Project) -> None:
 
 def test_a_run_without_an_item_works_through_what_is_open(a_project: Project) -> None:
     said = a_project.capsule("run")
-    assert said.code == 0 and f" done {ITEM}: " in " ".join(said.out.split())
+    assert said.code == 0 and f" done: {ITEM}: " in " ".join(said.out.split())
     assert a_project.status_of() == "closed" and a_project.answer() == "42"
     again = a_project.capsule("run")
     assert again.code == 0 and "nothing is left to do" in again.out
@@ -237,4 +237,4 @@ def test_a_bead_that_has_to_wait_is_not_started(a_project: Project) -> None:
         assert_clear(a_project.run(), 1, f"{ITEM} waits for demo-9 (ready).", "Run that first")
     a_project.set_bead(status="blocked")
     with nothing_changes(a_project):
-        assert_clear(a_project.run(), 1, f"{ITEM} is blocked", f"capsule unblock {ITEM}")
+        assert_clear(a_project.run(), 1, f"{ITEM} is blocked", f"capsule answer {ITEM}")

@@ -160,7 +160,7 @@ def test_the_summary_of_a_queue_names_the_command_that_show_names(a_project: Pro
     a_project.commit("red")
     answer = a_project.capsule("run")
     assert "base is red" in answer.out
-    assert f"  next       capsule run {ITEM} --rebase\n" in answer.out
+    assert f"  next:      capsule run {ITEM} --rebase\n" in answer.out
 
 
 @pytest.mark.promise("evidence.red-base", "commands.next-helps")

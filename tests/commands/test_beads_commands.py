@@ -247,7 +247,7 @@ def test_a_mission_that_halted_goes_on_with_the_notes_of_whoever_let_it(a_halted
     """The queue leaves it alone until then; what was mended by hand until then is kept."""
     project = a_halted_mission
     last = project.say("status").out.splitlines()[-1]
-    assert last == f"✗ {ITEM} failed at execute: the disk is full (capsule run {ITEM})"
+    assert last == f"✗ {ITEM} failed at execute: the disk is full (capsule answer {ITEM} --retry)"
     (project.worktree / "tests" / "mended").write_text("by hand\n")
     answer = project.say("unblock", ITEM, "--notes=Use the other disk.")
     assert answer.out == f"{ITEM} resumes at execute with your notes: capsule run {ITEM}\n", answer

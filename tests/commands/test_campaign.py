@@ -119,12 +119,12 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     assert answer.code == 2
     head, *rows = answer.out.splitlines()
     assert head == "✗ Campaign kiln ended: pot failed (--on-failure continue keeps going)."
-    assert "  failed     pot: no clay left" in rows
-    assert "  not run    lid: waits for pot (in_progress)" in rows
-    assert "  not run    sign: not started" in rows
+    assert "  failed:    pot: no clay left" in rows
+    assert "  not run:   lid: waits for pot (in_progress)" in rows
+    assert "  not run:   sign: not started" in rows
     assert [line for line in rows if "capsule" in line] == [
-        "  next       capsule run kiln",
-        "  why        capsule show pot",
+        "  details:   capsule show pot",
+        "  next:      capsule answer pot --retry",
     ]
     pottery.plays()
     again = pottery.say("run", "kiln")
@@ -139,11 +139,11 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
     assert answer.code == 2
     assert answer.out.startswith("✗ Campaign kiln ended: the rest of kiln cannot be worked on now.\n")
-    assert {("done", "sign: The sign"), ("not run", "lid: waits for pot (in_progress)")} <= summary(answer)
+    assert {("done:", "sign: The sign"), ("not run:", "lid: waits for pot (in_progress)")} <= summary(answer)
     now = pottery.statuses()
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
-    assert ("follow-ups", new) in summary(answer)
+    assert ("follow-ups:", new) in summary(answer)
     assert f"follow-ups filed: {new} Fire it" in answer.err
 
 
@@ -159,8 +159,8 @@ def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Potter
     assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
     answer = pottery.say("run", "kiln")
     assert answer.code == 1
-    assert {("done", "sign: The sign"), ("not run", "pot: claimed by alice")} <= summary(answer)
-    assert ("not run", f"glaze: {by_hand}") in summary(answer) and "  failed " not in answer.out
+    assert {("done:", "sign: The sign"), ("not run:", "pot: claimed by alice")} <= summary(answer)
+    assert ("not run:", f"glaze: {by_hand}") in summary(answer) and "  failed: " not in answer.out
     assert "glaze" not in pottery.git("branch", "--list"), "nobody has begun with it"
     assert pottery.say("run", "glaze", "--dry-run").code == 0, "whoever names it takes it up"
 
@@ -227,7 +227,7 @@ def test_what_was_stopped_says_where_once(pottery: Pottery) -> None:
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
     lines = campaign_summary(report, "kiln", open_project(str(pottery.path))).splitlines()
     assert (lines[0], "Stopped" in "".join(lines)) == ("‖ Campaign kiln was stopped.", False)
-    assert "  next       capsule run kiln" in lines
+    assert "  next:      capsule run kiln" in lines
 
 
 def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:

@@ -57,7 +57,7 @@ def test_every_way_to_look_at_it_knows_what_was_spent(a_claude_that_asks: Backlo
     project = a_claude_that_asks
     answer = project.run()
     assert answer.code == 0, answer
-    assert "agents     used $" in answer.out
+    assert "agents:    used $" in answer.out
     ended = next(event for event in project.events() if isinstance(event, StepEnded))
     assert ended.outcome.usage is not None
     assert ended.outcome.usage.usd == pytest.approx(cost_of_one_run())
@@ -88,7 +88,9 @@ def test_an_item_whose_budget_is_spent_is_set_aside_and_the_others_go_on(a_claud
     answer = project.run(CAPSULE_BUDGET__MISSION__USD=str(cost_of_one_run()))
     assert answer.code == 0, answer
     assert "WRK-001: The budget of the mission is spent" in answer.out
-    assert "  next       raise budget.mission, then: capsule run WRK-001\n" in answer.out
+    assert "  next:      raise budget.mission, then: capsule run WRK-001\n" in answer.out
+    assert "next:       raise budget.mission, then: capsule run WRK-001" in project.say("show", "WRK-001").out
+    assert "  next: raise budget.mission, then: capsule run WRK-001\n" in project.say("explain", "WRK-001").out
     assert [project.spawns(f"WRK-00{n}") for n in (1, 2, 3)] == [1, 1, 1]
 
 

@@ -108,7 +108,7 @@ def test_issues_are_listed_added_and_unblocked(a_github_project: Project, tmp_pa
     with opened(tmp_path / "hub.json") as hub:
         hub["labels"].append("blocked")
         next(row for row in hub["issues"] if row["number"] == 1)["labels"].append("blocked")
-    assert_clear(a_github_project.say("run", "GH-1"), 1, "blocked", "capsule unblock GH-1")
+    assert_clear(a_github_project.say("run", "GH-1"), 1, "blocked", "capsule answer GH-1")
     assert a_github_project.say("unblock", "GH-1", "--notes", "go").code == 0
     assert (issue(tmp_path, 1)["comments"], "blocked" in issue(tmp_path, 1)["labels"]) == (["go"], False)
 

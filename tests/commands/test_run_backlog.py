@@ -92,7 +92,7 @@ def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     assert "[WRK-001][PRD] Result: FAILED — no paper\n" in said.err
     assert "[WRK-001][PRD] Starting phase (attempt 2/3)\n" in said.err
     assert "Progress: 3/3 phases used\n" in said.err
-    assert "phases     3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
+    assert "phases:    3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
     assert a_backlog.ids() == ["WRK-001"]
     blocked = a_backlog.item().blocked
     assert blocked is not None and (blocked.reason, blocked.kind) == ("Which colour?", "decision")
-    assert "blocked    WRK-001: Which colour?" in said.out and "done       WRK-002" in said.out
+    assert "blocked:   WRK-001: Which colour?" in said.out and "done:      WRK-002" in said.out
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def test_a_run_ended_by_the_breaker_is_failed_on_every_screen(a_backlog: Backlog
     watcher.journal.close()
     assert run.status is MissionStatus.FAILED
     told = "ended: breaker: 2 items in a row used up their retries (2 failed), 2 of 100 agents"
-    took = re.findall(r"^  time +(.*)$", said.out, re.MULTILINE)
+    took = re.findall(r"^  time: +(.*)$", said.out, re.MULTILINE)
     assert run_sentence(run) == ", ".join([told, *took]) and f"{told}, {took[0]}\n" in shown["report --run queue"]
 
 
@@ -360,7 +360,7 @@ def test_what_depends_on_an_item_that_was_closed_asks_a_person(a_backlog: Backlo
         assert "you will be asked: WRK-001 was closed: nobody asks" in a_backlog.say(*words.split()).out, words
     said = a_backlog.run()
     assert said.code == 0 and "WRK-001 was closed: nobody asks" in said.out
-    assert a_backlog.item("WRK-002").blocked and "capsule approve WRK-002" in said.out
+    assert a_backlog.item("WRK-002").blocked and "capsule answer WRK-002 --approve" in said.out
     assert a_backlog.spawns("WRK-002") == 0
     a_backlog.play(honest("WRK-002", "frame-it"), "WRK-002")
     assert a_backlog.say("approve", "WRK-002", "--notes", "It stands by itself").code == 0
@@ -502,7 +502,7 @@ def test_a_cap_that_is_typed_counts_from_now_on(a_backlog: BacklogProject, words
         journal.note(QUEUE, Spawned(at=STAMP, mission="WRK-001", key="triage#1"))
     journal.close()
     said = a_backlog.run(*words)
-    assert said.code == 0 and f"phases     {phases}" in said.out, said.out
+    assert said.code == 0 and f"phases:    {phases}" in said.out, said.out
     assert "1/1 phases used" not in said.err
 
 
@@ -511,8 +511,8 @@ def test_a_run_with_nothing_but_waiting_items_names_them(a_backlog: BacklogProje
     a_backlog.hold(blocked(), {"dependencies": "[WRK-001]"})
     said = a_backlog.run()
     assert said.code == 0 and "Run ended: nothing else can be worked on." in said.out
-    assert "not run    WRK-001: blocked (clarification): which colour?" in said.out
-    assert "not run    WRK-002: waits for WRK-001 (blocked)" in said.out
+    assert "not run:   WRK-001: blocked (clarification): which colour?" in said.out
+    assert "not run:   WRK-002: waits for WRK-001 (blocked)" in said.out
 
 
 # ---- what agents do wrong
@@ -565,15 +565,15 @@ def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: Ba
 @pytest.mark.parametrize(
     ("act", "command"),
     [
-        (turn("triage", "BLOCKED", context="Which colour?"), 'capsule unblock WRK-001 --notes "..."'),
-        (turn("triage", updated_assessments={"size": "large"}), "capsule approve WRK-001"),
+        (turn("triage", "BLOCKED", context="Which colour?"), 'capsule answer WRK-001 --notes "..."'),
+        (turn("triage", updated_assessments={"size": "large"}), "capsule answer WRK-001 --approve"),
     ],
 )
 def test_the_summary_names_the_command_that_helps(a_backlog: BacklogProject, act: dict[str, Any], command: str) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
     a_backlog.play(honest(triage=[{**act, "write": idea}]))
     a_backlog.add()
-    assert a_backlog.run().out.splitlines()[-1].split(maxsplit=1) == ["next", command]
+    assert a_backlog.run().out.splitlines()[-1].split(maxsplit=1) == ["next:", command]
     assert a_backlog.say("show", "WRK-001").out.splitlines()[-1].split(maxsplit=1) == ["next:", command]
 
 
@@ -723,7 +723,7 @@ def test_a_reverted_merge_brings_the_item_back_to_be_started_over(a_backlog: Bac
     for words in ((), ("WRK-001",)):
         said = a_backlog.run(*words)
         assert (said.code, "WRK-001 is at merge, and its work is not here." in said.out) == (1, True), said
-        assert "next       capsule run WRK-001 --fresh\n" in said.out
+        assert "next:      capsule run WRK-001 --fresh\n" in said.out
     assert (a_backlog.head(), a_backlog.status()) == (before, "")
     said = a_backlog.run("WRK-001", "--fresh")
     assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
@@ -798,9 +798,9 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     a_backlog.run("--cap", "5")
     mine = a_backlog.write("answer", "my own\n")
     said = a_backlog.run("--allow-dirty")
-    assert said.code == 0 and "blocked    WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
+    assert said.code == 0 and "blocked:   WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
     assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
-    assert said.out.splitlines()[-1].split() == ["next", "capsule", "run", "WRK-001"], said.out
+    assert said.out.splitlines()[-1].split() == ["next:", "capsule", "run", "WRK-001"], said.out
     assert (
         "stopped before build (Your checkout has uncommitted edits of answer"
         in a_backlog.capsule("show", "WRK-001").out
@@ -1279,7 +1279,7 @@ def test_the_time_of_a_run_that_was_killed_counts_for_the_one_that_continues_it(
         journal.note("_queue", RunStarted(at="2026-01-05T09:00:00Z", cap=100))
         journal.note("_queue", Warned(at="2026-01-05T09:05:00Z", text="still there"))
     journal.close()
-    assert re.search(r"^  time +5 min \d+ s$", a_backlog.run("--cap", "1").out, re.MULTILINE)
+    assert re.search(r"^  time: +5 min \d+ s$", a_backlog.run("--cap", "1").out, re.MULTILINE)
 
 
 @pytest.mark.slow

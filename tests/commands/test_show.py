@@ -200,9 +200,9 @@ STANDINGS: dict[str, tuple[list[Event], str, str, str]] = {
         halted("base is red", Move.PARK),
         "parked",
         "failed at test-review: base is red",
-        "capsule run demo-1",
+        "capsule answer demo-1 --retry",
     ),
-    "stopped": (halted(), "stopped", "failed at test-review: retries exhausted", "capsule run demo-1"),
+    "stopped": (halted(), "stopped", "failed at test-review: retries exhausted", "capsule answer demo-1 --retry"),
     "killed": (
         [started(), *passed("prep"), begun("test-writer")],
         "interrupted",

@@ -152,7 +152,7 @@ def test_where_a_human_decides_it_is_halted_with_the_reason() -> None:
     shown = tape.seen()
     assert (shown.status, marks(shown)) == ("needs_you", "✓■··")
     assert shown.sentence == "needs you at code: Which colour?"
-    assert shown.next == 'capsule unblock m-1 --notes "..."'
+    assert shown.next == 'capsule answer m-1 --notes "..."'
     assert tape.note(Reopened).seen(HERE).lines[1].mark is Mark.AGAIN
 
 
@@ -280,7 +280,7 @@ def test_where_capsule_itself_halted_the_command_it_names_is_the_next_one() -> N
     tape = Tape().begin().end(Verdict.FAILED, summary=reason)
     assert tape.seen().next == "capsule run m-1 --rebase"
     tape = Tape().begin().end().begin().end(Verdict.BLOCKED, feedback="`capsule close m-1` would help me")
-    assert tape.seen().next == 'capsule unblock m-1 --notes "..."'
+    assert tape.seen().next == 'capsule answer m-1 --notes "..."'
 
 
 def test_released_is_ready_and_ended_between_two_phases_is_stopped() -> None:

@@ -9,11 +9,12 @@ import pytest
 from tests.told import HELD as CONFIRMED
 from tests.told import PAID, RED, Told, part_of, prepared
 
+from capsule.core.answers import QuestionKind
 from capsule.core.board import Board, gather_board
 from capsule.core.decide import Move
 from capsule.core.event import Accepted, MovedByHand, Recorded
 from capsule.core.findings import Finding
-from capsule.core.inbox import Question, QuestionKind, inbox, needs_you
+from capsule.core.inbox import Question, inbox, needs_you
 from capsule.core.item import HELD, Blocked, Item, Status
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict

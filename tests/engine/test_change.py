@@ -202,7 +202,7 @@ def test_a_review_that_asks_for_the_same_a_third_time_needs_a_person(scene: Scen
     assert scene.moves("WRK-1")[-3:] == ["review#1 retry", "review#2 retry", "review#3 park"]
     assert state.halt and state.halt.reason.startswith("R1 was asked for 3 times: “Greet by name.”")
     summary = read_mission(event for _, event in scene.journal.events("WRK-1")).summary(NOBODY, "")
-    assert (summary.status.words, summary.next) == ("needs you", 'capsule unblock WRK-1 --notes "..."')
+    assert (summary.status.words, summary.next) == ("needs you", 'capsule answer WRK-1 --notes "..."')
 
 
 @pytest.mark.promise("evidence.more")

@@ -46,7 +46,7 @@ def test_the_same_finding_a_third_time_needs_a_person(scene: Scene, turn: dict[s
     assert state.halt.reason == "R1 was asked for 3 times: “Greet by name.”; execute answered “greeted”"
     summary = seen(scene)
     assert summary.status.words == "needs you"
-    assert summary.next == 'capsule unblock one --notes "..."'
+    assert summary.next == 'capsule answer one --notes "..."'
     worklog = scene.services.place("one", "").worklog()
     assert "- Finding R1 (open, asked 3 times): Greet by name." in worklog
 

@@ -294,7 +294,7 @@ def test_the_second_time_it_needs_you_and_names_accept(scene: Scene) -> None:
     state = run(scene)
     assert scene.moves("one")[-1] == "sign-off#2 park"
     assert state.halt is not None
-    assert 'capsule accept one demanded --because "..."' in state.halt.reason
+    assert 'capsule answer one --accept demanded --because "..."' in state.halt.reason
     assert "no test executes owed in pay.py" in state.halt.reason
 
 
@@ -304,9 +304,9 @@ def test_where_retries_are_gone_the_reason_says_why_and_accept_is_named_beside_i
     state = run(scene, mutants=0)
     assert state.halt is not None
     assert state.halt.reason.startswith("retries exhausted (3 allowed): it claimed that all tests pass, and ")
-    assert "capsule accept" not in state.halt.reason
+    assert "--accept" not in state.halt.reason
     history = read_mission(event for _, event in scene.journal.events("one"))
-    assert history.otherwise == 'capsule accept one green --because "..."'
+    assert history.otherwise == 'capsule answer one --accept green --because "..."'
 
 
 OFFER = "`capsule run one --fresh --workflow refactor` (or docs, tests, chore)"
@@ -424,7 +424,7 @@ def test_where_no_phase_writes_tests_the_phase_itself_mends(scene: Scene) -> Non
     state = run(scene, flow)
     assert scene.moves("one")[1:] == ["build#1 retry", "build#2 park"]
     assert state.halt is not None
-    assert "capsule accept one demanded" in state.halt.reason
+    assert "capsule answer one --accept demanded" in state.halt.reason
 
 
 ABSENT = """

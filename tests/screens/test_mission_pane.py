@@ -111,7 +111,7 @@ def test_cost_and_budget(spent: Spending, allowed: Allowance, words: str) -> Non
 
 
 def test_a_mission_that_is_at_rest_says_what_to_type() -> None:
-    assert "✗ failed at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
+    assert "✗ failed at execute: the disk is full.\nnext: capsule answer demo-1.1 --retry" in drawn(halted(), pid=None)
     assert "✓ merged into main as 89abcdef0123; its item is closed." in drawn(merged(), pid=None)
 
 

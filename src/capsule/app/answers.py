@@ -11,9 +11,10 @@ from capsule.app.endings import EndedMission, reopen_mission
 from capsule.app.items import find_item
 from capsule.app.moves import Unblocked, accept, approve, close, unblock
 from capsule.core.answer_form import said_in_words
+from capsule.core.answers import QuestionKind
 from capsule.core.errors import Refused, UsageError
 from capsule.core.event import Accepted
-from capsule.core.inbox import Question, QuestionKind
+from capsule.core.inbox import Question
 from capsule.core.item import Item
 from capsule.core.ledger import DECISION
 from capsule.project import Project
@@ -23,7 +24,7 @@ class Reply(Struct, frozen=True):
     """A person's answer to a question."""
 
     verb: str
-    """answer, approve, accept, try-again or close, as in `core.inbox.Answer`; text: the one that takes a text."""
+    """answer, approve, accept, try-again or close, as in `core.answers.Answer`; text: the one that takes a text."""
     text: str = ""
     check: str = ""
     """The check of an accepted claim."""

@@ -45,17 +45,6 @@ def _replayed(journal: SqliteJournal, mission: str) -> MissionState:
     return replay(event for _, event in journal.events(mission))
 
 
-def next_command(project: Project, mission: str) -> str:
-    """Return the next command for a halted mission, as `show` names it; '' for any other."""
-    from capsule.core.history import NOBODY, read_mission  # noqa: PLC0415 - start-up of `status`
-
-    journal = project.journal(read_only=True)
-    history = read_mission(event for _, event in journal.events(mission))
-    journal.close()
-    halted = history.state.halt and history.state.under_way
-    return history.summary(NOBODY, history.last).next if halted else ""
-
-
 def known_mission(project: Project, mission: str) -> MissionState:
     """Replay a mission; refuse if there is none."""
     state = mission_state(project, mission)

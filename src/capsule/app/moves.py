@@ -179,7 +179,7 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
     else:
         workflow = choose_workflow(held.project, item, words_at(held.project, held.project.git.resolve("HEAD")))
     if item.blocked:
-        raise Refused(f"{item.id} is blocked: {item.blocked.reason}", f"Unblock it first: capsule unblock {item.id}")
+        raise Refused(f"{item.id} is blocked: {item.blocked.reason}", f"Answer it: {_helps(held.project, item)}")
     if item.status is Status.DONE:
         raise Refused(f"{item.id} is done.", f"Archive it: capsule complete {item.id}")
     # Capsule's own actions in between cannot be chosen.
@@ -282,10 +282,16 @@ def approve(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
         if block.kind != DECISION:
             raise Refused(
                 f"{item_id} waits for an answer, not for a decision: {block.reason}",
-                f'Answer it: capsule unblock {item_id} --notes "..."',
+                f"Answer it: {_helps(project, held.item)}",
             )
         done = changes.unblock(held, notes)
     return done._replace(taken_up_by=_told(project, item_id))
+
+
+def _helps(project: Project, item: Item) -> str:
+    from capsule.app.inbox import command_for  # noqa: PLC0415 - start-up
+
+    return command_for(project, item)
 
 
 def _block_of(item: Item) -> Blocked:
@@ -337,7 +343,8 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
     item, mission = held.item.id, held.mission
     if not mission.under_way:
         what = "is finished" if mission.started else "has no mission yet"
-        raise Refused(f"{item} {what}, so nothing of it can be accepted.", f"See its state: capsule show {item}")
+        hint = f"See its state: capsule show {item}" if mission.started else f"Start it: capsule run {item}"
+        raise Refused(f"{item} {what}, so nothing of it can be accepted.", hint)
     parts = children_of(mission, lambda name: replay(event for _, event in held.journal.events(name)))
     states = [mission, *parts]
     refuted = [(state, state.refused[check]) for state in reversed(states) if check in state.refused]

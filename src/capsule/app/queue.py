@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from capsule.adapters import Order
 from capsule.app.endings import end_mission
+from capsule.app.inbox import command_for
 from capsule.app.items import lock_item, move
-from capsule.app.missions import known_mission, mission_state, next_command, states_of
+from capsule.app.missions import known_mission, mission_state, states_of
 from capsule.app.ordering import queued
 from capsule.app.overlap import overlaps
 from capsule.app.planning import (
@@ -24,8 +25,8 @@ from capsule.app.running import PLAIN, RunContext, open_run
 from capsule.core.campaign import is_container, to_do
 from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
 from capsule.core.event import CAMPAIGN, RUN
-from capsule.core.item import HELD, Item, Status
-from capsule.core.ledger import DECISION, unblocked
+from capsule.core.item import Item, Status
+from capsule.core.ledger import unblocked
 from capsule.core.schedule import QueuePosition, queue
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
@@ -141,9 +142,9 @@ def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
     if place and place.waits_for:
         raise Refused(f"{item_id} {place.why}.", f"Run that first, or remove the dependency from {item_id}.")
     if place and place.item.blocked:
-        hints = {HELD: f"Resolve it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
-        helps = next_command(project, item_id) or f'capsule unblock {item_id} --notes "..."'
-        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, f"Go on: {helps}"))
+        helps = command_for(project, place.item)
+        hint = f"Answer it: {helps}" if helps else f"Resolve it in {tracker.name}, then go on."
+        raise Refused(f"{item_id} is {place.why}", hint)
 
 
 def _rebuild(run: RunContext, item: Item) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 
 from capsule.app.endings import abandon
+from capsule.app.inbox import command_for
 from capsule.commands.arguments import say, warn
 from capsule.commands.clean import merged_already
 from capsule.commands.each_item import do_each, items_argument
-from capsule.core.ledger import DECISION
 from capsule.project import Project, open_project
 
 arguments = items_argument
@@ -36,13 +36,11 @@ def _abort(project: Project, mission: str) -> None:
     say(f"{mission} is aborted; {kept}.")
     if ended.salvage:
         say(f"  salvaged:    {ended.salvage}")
-    blocked = next((item.blocked for item in project.tracker.items() if item.id == mission), None)
+    item = next((item for item in project.tracker.items() if item.id == mission), None)
+    helps = command_for(project, item) if item else ""
     if ended.merged:
         say(f"  {merged_already(ended)}")
-    elif blocked:
-        unblock = (
-            f"capsule approve {mission}" if blocked.kind == DECISION else f'capsule unblock {mission} --notes "..."'
-        )
-        say(f"  next:        {unblock}")
+    elif helps:
+        say(f"  next:        {helps}")
     else:
         say(f"  start over:  capsule run {mission}")

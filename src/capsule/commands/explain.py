@@ -26,10 +26,10 @@ from capsule.commands.arguments import ITEM_ID, say
 from capsule.commands.item_table import nothing_yet
 from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
-from capsule.core.item import HELD, Item, check_id
+from capsule.core.inbox import way_on
+from capsule.core.item import Item, check_id
 from capsule.core.proven import proof_of
 from capsule.core.schedule import QueuePosition
-from capsule.core.state import MissionState
 from capsule.project import Project, open_project
 from capsule.reports.style import clean
 from capsule.reports.words import exam
@@ -76,13 +76,19 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
+    helps: dict[str, str] = {}
+    with MissionReader(project) as reader:
+        for item in items:
+            view = reader.whole(item.id, "") if item.id in states else None
+            helps[item.id] = way_on(view, item)
+            if view and view.halted and helps[item.id] and not item.blocked and project.tracker.traits.authoritative:
+                busy[item.id] = view.sentence  # a run would only repeat that
     places = queued(project, states, items, busy)  # exactly as a run would find it, except for running missions
     overlap = overlaps(project, [place.item for place in places if place.actionable or place.item.id in pids], pids)
     before = ""
     for place in sorted(places, key=lambda place: place.item.id in overlap):
         item, can = place.item, place.actionable
-        asks = item.blocked.kind if item.blocked else ""
-        case = _Case(item, asks, place, states.get(item.id), item.id in busy)
+        case = _Case(item, place, item.id in pids)
         way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
         yield {
             "id": item.id,
@@ -92,30 +98,26 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
             "next": can and not before,
             "after": before if can else "",
             "why": clean("; ".join(filter(None, (place.why, overlap.get(item.id))))),
-            "to_move_it": way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
+            "to_move_it": helps[item.id]
+            or way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
         }
         before = item.id if can else before
 
 
 class _Case(NamedTuple):
-    """An item in the queue, and the state of its mission."""
+    """An item in the queue that waits for no person."""
 
     item: Item
-    asks: str
     place: QueuePosition
-    mission: MissionState | None
     runs: bool
 
 
 WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (
     (lambda case: case.place.actionable, "capsule run {id}"),
-    (lambda case: case.asks == "decision", "capsule approve {id}, or capsule close {id} --reason TEXT"),
-    (lambda case: case.asks == HELD, "lift the hold in its tracker"),
-    (lambda case: case.item.blocked, "capsule unblock {id} --notes TEXT"),
+    (lambda case: case.item.blocked, "lift the hold in its tracker"),
     (lambda case: is_container(case.item) and case.item.holds, "capsule run {id} runs the items in it"),
     (lambda case: is_container(case.item), "add an item to it: capsule add TITLE --parent {id}"),
     (lambda case: case.runs, "watch it: capsule logs {id} -f"),
-    (lambda case: case.mission and case.mission.halt, "see why with capsule show {id}, then capsule run {id}"),
     (lambda case: case.item.taken_by, "wait for {who}, or reassign it in its tracker"),
     (lambda case: case.place.why.startswith("waits for itself"), "remove one of these dependencies: they form a cycle"),
     (lambda case: case.place.waits_for, "finish {others} first, or remove the dependency"),

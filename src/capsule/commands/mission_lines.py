@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from capsule.commands.watching import MissionReader
-from capsule.core.history import NOBODY
+from capsule.core.inbox import way_on
+from capsule.core.item import Item
 from capsule.core.status import MissionStatus
 from capsule.project import Project
 from capsule.reports.style import clean
@@ -13,8 +14,12 @@ from capsule.reports.words import progress_words
 from capsule.system.clock import SystemClock
 
 
-def mission_lines(project: Project, pids: Mapping[str, int], begun: Iterable[str]) -> list[str]:
-    """Describe runs and running missions, by their pids, then missions that have begun and are not running."""
+def mission_lines(project: Project, pids: Mapping[str, int], begun: Mapping[str, Item]) -> list[str]:
+    """Describe runs and running missions, by their pids, then the missions of these items, which are not running.
+
+    A backlog tells itself at which phase an item is: there only interrupted missions are described, and those that
+    wait for a person.
+    """
     lines = []
     with MissionReader(project) as reader:
         for run, progress in reader.progress(SystemClock().now()) if pids else ():
@@ -26,7 +31,9 @@ def mission_lines(project: Project, pids: Mapping[str, int], begun: Iterable[str
                 standing = reader.summary(name, "")
                 sign, doing = standing.status.sign, clean(standing.sentence)
             lines.append(f"{sign} {name} {doing}: capsule logs {name} -f")
-        for name in begun:
-            summary = reader.history(name).summary(NOBODY, "")
+        for name, item in begun.items():
+            summary = reader.whole(name, "")
+            if project.tracker.traits.authoritative and not (summary.state.begun or way_on(summary, item)):
+                continue
             lines.append(f"{summary.status.sign} {name} {clean(summary.sentence)} ({summary.next})")
     return lines

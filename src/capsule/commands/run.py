@@ -31,6 +31,7 @@ provider's rate limit outlasted the wait, or another run holds the lock; 130 sto
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable
 
 from capsule.app.dry_run import preview, preview_campaign, preview_queue
@@ -117,7 +118,7 @@ def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool =
     if dry:
         return _print_all(preview_queue(project, request))
     run = run_of(project, request, how, QueueReport)
-    again = " ".join(("capsule", "triage" if triage else "run", *request.items))
+    again = shlex.join(["capsule", "triage" if triage else "run", *request.items])
     with summed_up(run, lambda report: queue_summary(report, project, again)) as report:
         return run_queue(run, report, triage=triage)
 

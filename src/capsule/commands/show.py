@@ -28,7 +28,7 @@ from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError, UnknownItem
 from capsule.core.history import MissionSummary
 from capsule.core.item import Status, check_id
-from capsule.core.state import MissionState, children_of
+from capsule.core.state import MissionState
 from capsule.project import Project, open_project, open_tracker, tracker_if_there
 from capsule.reports.facts import mission_facts
 from capsule.reports.show import show_lines
@@ -58,9 +58,7 @@ def summarize(project: Project, mission: str) -> MissionSummary:
     state = find_mission(project, mission, "show")
     now = SystemClock().now()
     with MissionReader(project) as reader:
-        children = list(children_of(state, lambda child: reader.history(child).state))
-        parts = tuple(reader.summary(child.mission, now) for child in children)
-        summary = replace(reader.summary(mission, now), parts=parts)
+        summary = reader.whole(mission, now)
     over = state.abandoned and is_closed(project, mission)
     return replace(summary, next=f"capsule logs {mission}") if over else summary
 

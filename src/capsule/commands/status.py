@@ -20,7 +20,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from capsule.app.missions import running, under_way
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     by_id = {item.id: item for item in known}
     rows = listed(as_shown(items), by_id) if in_a_list else as_tree(items, by_id)
     shown = [row.item for row in rows]
-    missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
+    missions = _missions(project, {item.id: item for item in shown})
     table = table_lines(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     waiting = {item.id for item in shown if item.status is Status.READY and waits_for(item, by_id)} if in_a_list else ()
     counts = _counts(shown, every, waiting) if in_a_list else _counts_of_work(shown, every)
@@ -105,16 +105,12 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     return _counts(to_do(items), to_do(every), waiting)
 
 
-def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Sequence[str]:
-    """List running missions, and those that have begun and are not running.
-
-    `by_tracker`: the tracker itself has the phases of items and the halted ones.
-    """
-    pids = running(project, ids)
-    begun = under_way(project, ids - pids.keys())
+def _missions(project: Project, items: Mapping[str, Item]) -> Sequence[str]:
+    """List running missions, and those that have begun and are not running."""
+    pids = running(project, {*items})
+    begun = under_way(project, items.keys() - pids.keys())
     if not (pids or begun):
         return ()
     from capsule.commands.mission_lines import mission_lines  # noqa: PLC0415 - start-up: usually no mission has begun
 
-    shown = {name: state for name, state in begun.items() if state.begun or not by_tracker}
-    return mission_lines(project, pids, shown)
+    return mission_lines(project, pids, {name: items[name] for name in begun})

@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO
-
-from msgspec.structs import replace
 
 from capsule.app.items import COMMIT_TRACKER, uncommitted_tracker_files
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
 from capsule.core.history import NOBODY, NOT_GREEN, Attempt, MissionSummary
-from capsule.core.item import Item
+from capsule.core.inbox import way_on
 from capsule.core.proven import proof_of
-from capsule.core.state import MissionState, children_of
+from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, count_statuses
-from capsule.engine.dispatch import ELSEWHERE, RunReport
+from capsule.engine.dispatch import CAP, ELSEWHERE, RunReport
 from capsule.project import Project
 from capsule.reports.style import TONES, Style, clean, fitted, knows_links, linked
 from capsule.reports.table import column, widest
@@ -30,11 +29,8 @@ from capsule.system.clock import SystemClock
 _WIDEST_TITLE = 60
 _MOST_NAMED = 10
 _LEAST_LABEL = 10
-_SPENT = r"The budget of the (?P<whose>\w+) is spent"
-
-
 _SIGNS = {status.sign: status.tone for status in MissionStatus}
-_REPORT = r"(?m)^  report: +(?P<path>\S+)$"
+_REPORT = r"(?m)^(?P<label>  report: +)(?P<path>\S+)$"
 
 
 def say_summary(text: str, project: Project) -> None:
@@ -47,11 +43,14 @@ def dressed(text: str, root: Path, stream: TextIO) -> str:
     head, line_end, rest = folded.partition("\n")
     if tone := _SIGNS.get(head[:1]):
         head = style.paint(TONES[tone], head)
-    named = re.search(_REPORT, rest) if knows_links(stream) else None
-    if named and (file := root / named["path"]).is_file():
-        start, end = named.span("path")
-        rest = rest[:start] + linked(named["path"], file.absolute().as_uri()) + rest[end:]
+    if knows_links(stream):
+        rest = re.sub(_REPORT, partial(_with_link, root), rest)
     return f"{head}{line_end}{rest}"
+
+
+def _with_link(root: Path, row: re.Match[str]) -> str:
+    file = root / row["path"]
+    return row["label"] + (linked(row["path"], file.absolute().as_uri()) if file.is_file() else row["path"])
 
 
 def closing_words(state: MissionState, project: Project) -> str:
@@ -60,8 +59,8 @@ def closing_words(state: MissionState, project: Project) -> str:
     # `show` explains unknown amounts.
     used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
     with MissionReader(project) as reader:
-        history, whole = reader.history(mission), _whole(reader, mission)
-    proof, summary = proof_of(history), history.summary(NOBODY, history.last)
+        history, whole = reader.history(mission), reader.whole(mission, SystemClock().now())
+    proof, summary = proof_of(history), history.summary(NOBODY, history.last).holding(whole.parts)
     status = summary.status
     used = [*([f"  {f'{proof.label}:':<13}{clean(proof.line)}"] if proof.line else []), *used]
     logs = Path(".capsule", "logs", mission)
@@ -97,14 +96,6 @@ def closing_words(state: MissionState, project: Project) -> str:
     return "\n".join([*lines, *used, *left, *report, *ways])
 
 
-def _whole(reader: MissionReader, mission: str) -> MissionSummary:
-    """Return a mission with its parts."""
-    state = reader.history(mission).state
-    names = [child.mission for child in children_of(state, lambda name: reader.history(name).state)]
-    now = SystemClock().now()
-    return replace(reader.summary(mission, now), parts=tuple(_whole(reader, name) for name in names))
-
-
 def _at_a_glance(summary: MissionSummary) -> str:
     """`Validate phone format · $0.12 · 2 min 3 s · 3 lies caught`"""
     spent, took = summary.spent_with_parts, duration(summary.busy_seconds)
@@ -128,6 +119,7 @@ def _uncommitted(project: Project) -> list[str]:
 
 def queue_summary(report: RunReport, project: Project, again: str) -> str:
     """Sum up a run of the queue; `again` is the command that continues it."""
+    asking = _asking(report, project)
     rows = _rows(report, project)
     left = [*report.waiting.items()]
     rows += [("not run", f"{item}: {clean(why)}") for item, why in left[:_MOST_NAMED]]
@@ -136,29 +128,56 @@ def queue_summary(report: RunReport, project: Project, again: str) -> str:
     if report.left:
         more = [f"and {len(report.left) - _MOST_NAMED} more"] if len(report.left) > _MOST_NAMED else []
         rows.append(("left", ", ".join([*report.left[:_MOST_NAMED], *more])))
-    waiting = [*report.blocked, *report.failed]
-    if report.left and not waiting:
-        rows.append(("next", again))
-    elif waiting:
-        item = next((item for item in project.tracker.items() if item.id == waiting[0]), None)
-        rows.append(("next", _next_command(waiting[0], item, report.stuck[waiting[0]], project)))
-    return _laid_out(f"{_sign(report)} Run ended: {report.ended_because}.", [_score(report, project)], rows)
+    rows.append(("next", _next_command(report, asking, again)))
+    head = f"{_sign(report, asking)} Run ended: {report.ended_because}."
+    return _laid_out(head, [_score(report, asking, project)], rows)
 
 
-def _sign(report: RunReport) -> str:
+def _asking(report: RunReport, project: Project) -> dict[str, str]:
+    """Return the command that helps each item that did not finish, or was not run as it waits for a person."""
+    items = {item.id: item for item in project.tracker.items()}
+    found = {}
+    with MissionReader(project) as reader:
+        for name in (*report.stuck, *report.waiting):
+            view = reader.whole(name, "") if reader.history(name).starts else None
+            if helps := way_on(view, items.get(name)):
+                found[name] = helps
+    return found
+
+
+def _next_command(report: RunReport, asking: Mapping[str, str], again: str) -> str:
+    """Return the one command that helps most after a run."""
+    if report.stuck:
+        item, why = next(iter([*report.blocked.items(), *report.failed.items()]))
+        _, fresh, options = why.rpartition(f"capsule run {item} --fresh")
+        elsewhere = f"capsule logs {item} -f" if why.startswith(ELSEWHERE) else ""
+        return asking.get(item) or elsewhere or (f"{fresh}{options}" if fresh else f"capsule run {item}")
+    if report.stopped:
+        return f"capsule run {report.stopped[0]}"
+    if report.exit_code or report.ended_because.startswith(CAP):
+        return again
+    if report.waiting:
+        return next(iter(asking.values()), "capsule explain")
+    if report.done[1:]:
+        return "capsule report"
+    return f"capsule show {report.done[0]}" if report.done else "capsule status"
+
+
+def _sign(report: RunReport, asking: Mapping[str, str]) -> str:
     if report.exit_code == Interrupted.exit_code:
         return MissionStatus.STOPPED.sign
     if report.failed or report.exit_code > 1:
         return MissionStatus.FAILED.sign
-    if report.blocked:
+    if report.blocked or (asking and not report.done):
         return MissionStatus.NEEDS_YOU.sign
     return MissionStatus.STOPPED.sign if report.exit_code else MissionStatus.DONE.sign
 
 
-def _score(report: RunReport, project: Project) -> str:
+def _score(report: RunReport, asking: Mapping[str, str], project: Project) -> str:
     """`2 merged · 3 lies caught · 1 needs you · $0.12 · 35 s`"""
     merged = sum(name in report.states and "merged" in report.states[name].facts for name in report.done)
-    counts = {MissionStatus.NEEDS_YOU: len(report.blocked), MissionStatus.FAILED: len(report.failed)}
+    asked = {*report.blocked, *asking} - {*report.failed}
+    counts = {MissionStatus.NEEDS_YOU: len(asked), MissionStatus.FAILED: len(report.failed)}
     spawned = {*report.spawned}
     with MissionReader(project) as reader:
         known = {name: reader.history(name) for name, _ in spawned}
@@ -175,38 +194,19 @@ def _score(report: RunReport, project: Project) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _next_command(item_id: str, item: Item | None, why: str, project: Project) -> str:
-    """Return the command that helps an item that waits for a person or for budget, as `show` names it."""
-    if item and item.blocked and item.blocked.kind == "decision":
-        return f"capsule approve {item_id}"
-    with MissionReader(project) as reader:
-        history = reader.history(item_id)
-    if history.state.halt and history.state.under_way:
-        return history.summary(NOBODY, history.last).next
-    spent = re.match(_SPENT, why)
-    if spent and not (item and item.blocked):
-        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
-    if why.startswith(ELSEWHERE):
-        return f"capsule logs {item_id} -f"
-    if item and not item.blocked:
-        _, again, options = why.rpartition(f"capsule run {item_id} --fresh")
-        return f"{again}{options}" if again else f"capsule run {item_id}"
-    return f'capsule unblock {item_id} --notes "..."'
-
-
 def campaign_summary(report: RunReport, root: str, project: Project) -> str:
     """Sum up a campaign: its progress, and the items that did not run, with the reasons."""
     rows = _rows(report, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
     # The newest first: they have to be reverted in this order.
-    rows += [(f"undo {name}:", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
-    if any(row.done < row.of for row in report.progress):
-        stuck = next(iter(report.stuck), "")
-        rows += [("next", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
+    rows += [(f"undo {name}", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
+    asking = _asking(report, project)
+    rows += [("details", f"capsule show {stuck}") for stuck in [*report.stuck][:1]]
+    rows.append(("next", _next_command(report, asking, f"capsule run {root}")))
     stopped = report.exit_code == Interrupted.exit_code  # the error that follows names the place
     head = f"Campaign {root} was stopped." if stopped else f"Campaign {root} ended: {report.ended_because}."
-    lines = [_laid_out(f"{_sign(report)} {head}", [_score(report, project)], rows)]
+    lines = [_laid_out(f"{_sign(report, asking)} {head}", [_score(report, asking, project)], rows)]
     if report.progress:
         ids, titles = [row.item for row in report.progress], [clean(row.title) for row in report.progress]
         left, middle = widest(ids), min(widest(titles), _WIDEST_TITLE)
@@ -220,12 +220,13 @@ def campaign_summary(report: RunReport, root: str, project: Project) -> str:
 def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     rows = [("phases", f"{report.spawns} of {report.cap}")]
     if report.done:
+        now = SystemClock().now()
         with MissionReader(project) as reader:
             proofs = {item: proof_of(reader.history(item)) for item in report.done}
             for item in report.done:
                 closed = reader.history(item).state.closed_as
                 how = f" · closed as {clean(closed)}" if closed else ""
-                rows.append(("done", f"{item}: {_at_a_glance(_whole(reader, item))}{how}"))
+                rows.append(("done", f"{item}: {_at_a_glance(reader.whole(item, now))}{how}"))
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
@@ -233,14 +234,23 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
     if report.follow_ups:
         rows.append(("follow-ups", ", ".join(report.follow_ups)))
     rows += [("uncommitted", words) for words in (_uncommitted(project) if report.done else [])]
+    rows += _reports(report, project)
     rows.append(("time", duration(report.seconds)))
     if report.spent.priced or report.spent.counted:
         rows.append(("agents", f"used {in_words(report.spent)}"))
     return rows
 
 
+def _reports(report: RunReport, project: Project) -> list[tuple[str, str]]:
+    """Name the reports of missions that the run finished."""
+    paths = [Path(".capsule", "logs", name, "summary.md") for name in report.done]
+    known = [str(path) for path in paths if (project.root / path).is_file()]
+    more = [("report", f"and {len(known) - _MOST_NAMED} more: capsule report")] if known[_MOST_NAMED:] else []
+    return [*(("report", path) for path in known[:_MOST_NAMED]), *more]
+
+
 def _laid_out(head: str, lines: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
     """Put the texts into one column; only a label with an id in it may be wider than the column."""
-    width = max(_LEAST_LABEL, *(len(name) + 1 for name, _ in rows if " " not in name))
-    told = (f"  {name:<{width}} {text}" for name, text in rows)
+    width = max(_LEAST_LABEL, *(len(name) + 2 for name, _ in rows if " " not in name))
+    told = (f"  {f'{name}:':<{width}} {text}" for name, text in rows)
     return "\n".join([head, *(f"  {line}" for line in lines), *told])

@@ -13,6 +13,7 @@ from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSu
 from capsule.core.merge_queue import merge_stream
 from capsule.core.merge_train import MergeTrain
 from capsule.core.progress import RunProgress, progress_of
+from capsule.core.state import children_of
 from capsule.core.status import MissionStatus
 from capsule.journals.sqlite import SqliteJournal
 from capsule.journals.watch import Watch
@@ -81,6 +82,11 @@ class MissionReader:
         history, pid = self.history(mission), self.journal.holder(mission)
         place = self._place(mission, history.queued.branch, pid) if pid is not None and history.queued else None
         return history.summary(Presence(pid, place=place), now)
+
+    def whole(self, mission: str, now: str) -> MissionSummary:
+        """Return a mission with its parts."""
+        parts = children_of(self.history(mission).state, lambda name: self.history(name).state)
+        return self.summary(mission, now).holding(tuple(self.whole(part.mission, now) for part in parts))
 
     def progress(self, now: str) -> Iterator[tuple[RunSummary, RunProgress]]:
         """Estimate the progress of each run with several missions, from its own missions alone."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from capsule.core.answers import Answer
 from capsule.core.errors import UsageError
-from capsule.core.inbox import Answer, Question
+from capsule.core.inbox import Question
 from capsule.core.text import one_line, without_controls
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from capsule.core.answers import Answer, QuestionKind, answers_to_halt, kind_of_halt
 from capsule.core.budget import NO_BUDGET, UNLIMITED, Budget, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
 from capsule.core.errors import Interrupted
@@ -53,7 +54,6 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.findings import Finding, findings_of
-from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.state import MissionState, accept_command, apply, halt_is_accepted
@@ -64,7 +64,7 @@ MOST_ATTEMPTS = 60
 """The most attempts that a screen keeps of one mission."""
 SUCCESSES = (Verdict.PASS, Verdict.MORE)
 NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-_COMMAND = r"`(capsule (?!accept)[^`]+)`"
+_SPENT = re.compile(r"The budget of the (mission|phase) is spent")
 
 
 # ---- one attempt
@@ -246,7 +246,6 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             condition=condition,
             status=status,
             sentence=sentence,
-            next=self._next(pid, status),
             unverified=unverified(self.state.policy, on_red=self.on_red),
             ended="" if condition in UNFINISHED else self.last_step or self.last,
             pid=pid,
@@ -256,7 +255,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             active_at=presence.at,
             allowed=budget.mission,
             allowed_in_run=budget.run,
-        )
+        ).holding()
 
     def _standing(self, pid: int | None, place: str | None) -> tuple[Condition, MissionStatus, str]:
         state, halt = self.state, self.state.halt
@@ -307,33 +306,15 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         still_open = "" if state.item_closed else f"; {item}"
         return Condition.CLOSED, MissionStatus.DONE, f"closed: {state.closed_as or 'nothing left to do'}{still_open}"
 
-    def _next(self, pid: int | None, status: MissionStatus) -> str:
-        """Return the command that helps."""
-        state, mission, halt = self.state, self.state.mission, self.state.halt
-        if pid is not None or (state.finished and state.item_closed):
-            return f"capsule logs {mission}{'' if pid is None else ' -f'}"
-        if halt is None or state.abandoned or halt_is_accepted(state):
-            return f"capsule run {mission}"
-        if state.workflow.phase(halt.phase).doer == "do" and (named := re.search(_COMMAND, halt.reason)):
-            return named[1]  # our own words: an agent's reason is never taken for a command
-        if halt.mend and halt.accept:  # the phase that writes tests was asked before: now it is for a person
-            return accept_command(state.parent or mission, halt.accept)
-        whole = state.parent or mission
-        blocked = state.item.blocked if self.commits else None
-        if blocked and blocked.kind == DECISION:
-            return f"capsule approve {whole}"
-        asks = blocked or status is MissionStatus.NEEDS_YOU
-        return f'capsule unblock {whole} --notes "..."' if asks else f"capsule run {mission}"
-
     @property
     def otherwise(self) -> str:
         """Return the command that accepts a refuted claim; '' where that is impossible or the reason names it
         already."""
         state, halt = self.state, self.state.halt
-        named = halt is not None and "capsule accept" in halt.reason
-        if not halt or not halt.accept or state.abandoned or named or halt_is_accepted(state):
+        if not halt or not halt.accept or state.abandoned or halt_is_accepted(state):
             return ""
-        return accept_command(state.parent or state.mission, halt.accept)
+        command = accept_command(state.parent or state.mission, halt.accept)
+        return "" if command in halt.reason else command
 
     @property
     def findings(self) -> tuple[tuple[str, Finding], ...]:
@@ -575,7 +556,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     condition: Condition
     status: MissionStatus
     sentence: str
-    next: str
+    next: str = ""
     """The command that helps."""
     unverified: str = ""
     ended: str = ""
@@ -593,7 +574,12 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     diff: Diff = Diff()
     """Filled in where lines are counted."""
     parts: tuple[MissionSummary, ...] = ()
-    """Its child missions, filled in by `with_parts`."""
+    """Its child missions, filled in by `holding`."""
+
+    def holding(self, parts: tuple[MissionSummary, ...] = ()) -> MissionSummary:
+        """Return it with its parts, and the command that helps: that of the part at fault."""
+        whole = replace(self, parts=parts) if parts else self
+        return replace(whole, next=whole._next())
 
     @property
     def mission(self) -> str:
@@ -639,6 +625,48 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     @property
     def halted(self) -> bool:
         return self.condition in (Condition.PARKED, Condition.STOPPED)
+
+    # ---- the way on
+
+    def _next(self) -> str:
+        """Return the command that helps; of a halt the first answer."""
+        state, mission = self.state, self.mission
+        if self.running or (state.finished and state.item_closed):
+            return f"capsule logs {mission}{' -f' if self.running else ''}"
+        if self.halted and not halt_is_accepted(state):
+            return self.answers[0].command
+        first = f"raise budget.{self.out_of_budget}, then: " if self.out_of_budget else ""
+        return f"{first}capsule run {mission}"
+
+    @property
+    def out_of_budget(self) -> str:
+        """Name the budget that stopped it; '' if none did."""
+        spent = _SPENT.match(self.stopped)
+        return spent[1] if spent and not self.running else ""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Return the ways to answer its halt, the most helpful first."""
+        part = self.at_fault
+        made = part.halted_by.decision if part.halted_by else None
+        return tuple(answers_to_halt(self.parent or self.mission, part.state, made, part.asks))
+
+    @property
+    def asks(self) -> QuestionKind:
+        """Return what its own halt needs."""
+        return kind_of_halt(self.state, self.halted_by.decision if self.halted_by else None, self.status)
+
+    @property
+    def at_fault(self) -> MissionSummary:
+        """Return the mission, or the part of it that halted and stopped it."""
+        part = next((each for each in reversed(self.parts) if each.halted), None)
+        return part.at_fault if part else self
+
+    @property
+    def halted_by(self) -> Attempt | None:
+        """Return the attempt that halted it; None if a person did."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last and last.phase == self.phase and last.decision and last.decision.move in HALTS else None
 
     # ---- where it is
 
@@ -820,7 +848,7 @@ def with_parts(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]
 
     def whole(each: MissionSummary) -> MissionSummary:
         parts = tuple(map(whole, below.get(each.mission, ())))
-        return replace(each, parts=parts) if parts else each
+        return each.holding(parts) if parts else each
 
     return tuple(map(whole, given))
 

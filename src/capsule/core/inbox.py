@@ -6,18 +6,16 @@ Screens, reports and `capsule questions` render it. The texts come from agents a
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
+from capsule.core.answers import Answer, QuestionKind, answers_to_block, ending
 from capsule.core.board import Board
 from capsule.core.budget import Spending
-from capsule.core.decide import HALTS
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, MissionSummary
-from capsule.core.item import HELD, Item, Status
+from capsule.core.item import Item, Status
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.state import halt_is_accepted
@@ -26,64 +24,6 @@ from capsule.core.text import count
 
 _SHORT = 12
 """Characters of a commit that are shown."""
-
-
-class QuestionKind(StrEnum):
-    QUESTION = "question"
-    """From an agent, or from a person who blocked the item."""
-    DECISION = "decision"
-    """A guardrail, a required review, or a hold by a person."""
-    REVIEW = "review"
-    """A review asks for the same thing again, or takes back what it asked for."""
-    CLAIM = "claim"
-    """A claim was refuted, and a person may accept it."""
-    CONFLICT = "conflict"
-    """It cannot be merged: a conflict, a red gate, a file in the way."""
-    FAILED = "failed"
-    """No retries are left, or the phase failed."""
-
-    @property
-    def words(self) -> str:
-        return _KINDS[self]
-
-
-_KINDS = {
-    QuestionKind.QUESTION: "asks",
-    QuestionKind.DECISION: "waits for your decision",
-    QuestionKind.REVIEW: "its review goes in circles",
-    QuestionKind.CLAIM: "its claim does not hold",
-    QuestionKind.CONFLICT: "cannot be merged",
-    QuestionKind.FAILED: "failed",
-}
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """One way to answer."""
-
-    verb: str
-    """answer, approve, accept, try-again, close, complete, abort or run."""
-    label: str
-    words: tuple[str, ...]
-    """The words after `capsule`, without the text."""
-    option: str = ""
-    """The option for the text; '' if it takes none."""
-    required: bool = False
-
-    @property
-    def text(self) -> str:
-        """Return `required`, `optional`, or '' if it takes no text."""
-        return ("required" if self.required else "optional") if self.option else ""
-
-    @property
-    def command(self) -> str:
-        """Return the command to type, up to the text."""
-        return shlex.join(["capsule", *self.words]) + (f' {self.option} "..."' if self.required else "")
-
-    def with_text(self, text: str) -> list[str]:
-        """Return the words after `capsule` with a text; one that begins with a dash would be read as an option."""
-        if not self.option or not text:
-            return [*self.words]
-        return [*self.words, *([f"{self.option}={text}"] if text.startswith("-") else [self.option, text])]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +61,15 @@ def inbox(board: Board, items: Sequence[Item] | None) -> tuple[Question, ...]:
     return tuple(sorted(found, key=lambda each: (each.since, each.id)))
 
 
+def way_on(view: MissionSummary | None, item: Item | None) -> str:
+    """Return the command that helps an item that waits for a person or a budget; '' for any other."""
+    if view and view.halted and not _is_answered(view, {item.id: item} if item else None):
+        return view.next
+    if item and (answers := answers_to_block(item)):
+        return answers[0].command
+    return view.next if view and view.out_of_budget else ""
+
+
 def needs_you(questions: Sequence[Question]) -> str:
     """Return the heading of the list: `Needs you (3)`."""
     return f"Needs you ({len(questions)})"
@@ -145,14 +94,13 @@ def _is_answered(view: MissionSummary, items: Mapping[str, Item] | None) -> bool
 
 
 def _of_mission(view: MissionSummary, *, is_known: bool) -> Question:
-    at_fault = _at_fault(view)
-    attempt = _last_of(at_fault)
-    kind = _kind_of(at_fault, attempt)
+    at_fault = view.at_fault
+    attempt = at_fault.halted_by
     return Question(
         id=view.mission,
         title=view.title,
         status=view.status,
-        kind=kind,
+        kind=at_fault.asks,
         asked=_asked(at_fault, attempt),
         phase=at_fault.phase,
         since=view.ended or view.last,
@@ -161,35 +109,8 @@ def _of_mission(view: MissionSummary, *, is_known: bool) -> Question:
         seconds=view.busy_seconds,
         evidence=tuple(sorted(attempt.evidence if attempt else (), key=_weight)),
         diff=_diff(at_fault),
-        answers=tuple(_answers(view, at_fault, kind)) if is_known else (_ending(view.mission),),
+        answers=view.answers if is_known else (ending(view.mission),),
     )
-
-
-def _at_fault(view: MissionSummary) -> MissionSummary:
-    """Return the mission, or the part of it that halted and stopped it."""
-    part = next((each for each in reversed(view.parts) if each.halted), None)
-    return _at_fault(part) if part else view
-
-
-def _last_of(view: MissionSummary) -> Attempt | None:
-    """Return the attempt that halted it; None if a person did."""
-    last = view.attempts[-1] if view.attempts else None
-    return last if last and last.phase == view.phase and last.decision and last.decision.move in HALTS else None
-
-
-def _kind_of(view: MissionSummary, attempt: Attempt | None) -> QuestionKind:
-    made, blocked = attempt.decision if attempt else None, view.state.item.blocked
-    if made is None:
-        return QuestionKind.DECISION if blocked and blocked.kind == DECISION else QuestionKind.QUESTION
-    if made.vetoed or made.block_type == DECISION:
-        return QuestionKind.DECISION
-    if view.state.workflow.phase(view.phase).doer == "do":
-        return QuestionKind.CONFLICT
-    if view.status is MissionStatus.FAILED:
-        return QuestionKind.FAILED
-    if made.verdict is Verdict.REFUTED:
-        return QuestionKind.CLAIM
-    return QuestionKind.REVIEW if made.findings and made.verdict is not Verdict.BLOCKED else QuestionKind.QUESTION
 
 
 def _asked(view: MissionSummary, attempt: Attempt | None) -> str:
@@ -223,7 +144,8 @@ def _done(view: MissionSummary, whose: str = "") -> Iterator[str]:
 
 
 def _diff(view: MissionSummary) -> str:
-    pairs, _ = view.to_compare()
+    compared, _ = view.to_compare()
+    pairs = [pair for pair in compared if pair[0] != pair[1]]
     if len(pairs) == 1 and not pairs[0][0].endswith("^"):
         return f"git diff {' '.join(commit[:_SHORT] for commit in pairs[0])}"
     return f"git show {' '.join(commit[:_SHORT] for _, commit in pairs)}" if pairs else ""
@@ -236,7 +158,8 @@ def _of_items(board: Board, items: Mapping[str, Item]) -> Iterator[Question]:
     """Yield blocked items without a running or halted mission."""
     busy = {view.mission for view in board.missions if view.running or view.halted}
     for item in items.values():
-        if item.blocked and item.blocked.kind != HELD and item.status is Status.BLOCKED and item.id not in busy:
+        answers = answers_to_block(item) if item.id not in busy else ()
+        if item.blocked and answers:
             kind = QuestionKind.DECISION if item.blocked.kind == DECISION else QuestionKind.QUESTION
             mission = board.mission(item.id)
             yield Question(
@@ -250,61 +173,5 @@ def _of_items(board: Board, items: Mapping[str, Item]) -> Iterator[Question]:
                 spent=mission.spent_with_parts if mission else Spending(),
                 seconds=mission.busy_seconds if mission else 0.0,
                 diff=_diff(mission) if mission and not mission.over else "",
-                answers=(approving(item.id) if kind is QuestionKind.DECISION else answering(item.id), closing(item.id)),
+                answers=answers,
             )
-
-
-# ---- answers
-
-
-def _answers(view: MissionSummary, at_fault: MissionSummary, kind: QuestionKind) -> Iterator[Answer]:
-    """Yield the ways to answer, the one that helps most first."""
-    item, halt, attempt = view.mission, at_fault.state.halt, _last_of(at_fault)
-    made = attempt.decision if attempt else None
-    if kind is QuestionKind.DECISION:
-        if made and made.verdict is Verdict.BLOCKED and not made.vetoed:  # an agent asks: words may be the decision
-            yield answering(item)
-        yield approving(item)
-    if kind is QuestionKind.CONFLICT and ";" not in view.next:
-        yield _running(view.next)
-    if halt and halt.accept and halt.mend:  # the phase that writes tests was asked before
-        yield accepting(item, halt.accept)
-    if kind in (QuestionKind.QUESTION, QuestionKind.REVIEW):
-        yield answering(item)
-    elif kind is not QuestionKind.DECISION:
-        yield trying_again(item)
-    if halt and halt.accept and not halt.mend:
-        yield accepting(item, halt.accept)
-    if kind is QuestionKind.QUESTION and made and made.verdict is Verdict.PASS:  # it found nothing left to do
-        yield Answer("complete", "It is done", ("complete", item))
-    yield closing(item)
-
-
-def answering(item: str) -> Answer:
-    return Answer("answer", "Answer", ("answer", item), "--notes", required=True)
-
-
-def approving(item: str) -> Answer:
-    return Answer("approve", "Approve", ("answer", item, "--approve"), "--notes")
-
-
-def accepting(item: str, check: str) -> Answer:
-    words = ("answer", item, "--accept", check)
-    return Answer("accept", "Accept, with a reason", words, "--because", required=True)
-
-
-def trying_again(item: str) -> Answer:
-    return Answer("try-again", "Try again", ("answer", item, "--retry"), "--notes")
-
-
-def closing(item: str) -> Answer:
-    return Answer("close", "Close, with a reason", ("answer", item), "--close", required=True)
-
-
-def _running(command: str) -> Answer:
-    words = tuple(shlex.split(command)[1:])
-    return Answer("run", "Rebuild it, and go on" if "--rebase" in words else "Go on", words)
-
-
-def _ending(item: str) -> Answer:
-    return Answer("abort", "End its mission", ("abort", item))

@@ -238,7 +238,7 @@ def acceptance_key(check: str, tree: str) -> str:
 
 def accept_command(mission: str, check: str) -> str:
     """Return the command by which a person accepts a refuted claim."""
-    return f'capsule accept {mission} {check} --because "..."'
+    return f'capsule answer {mission} --accept {check} --because "..."'
 
 
 def is_accepted(state: MissionState, piece: Evidence) -> bool:

@@ -63,7 +63,7 @@ def prep(job: Job) -> Report:
     evidence = verify(Verification(state, job.phase, signal, place, services, checkpoint.tree, checkpoint.tree))
     red = next((piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED), None)
     if red:
-        then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
+        then = f"once it is mended, `capsule run {state.parent or job.mission} --rebase` starts from there"
         signal = parked(red.instead or f"base is red: {red.observed}; {then}")
     return Report(signal, evidence=evidence, checkpoint=checkpoint, warnings=warnings)
 

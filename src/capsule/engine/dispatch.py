@@ -68,6 +68,8 @@ _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _RUNNING = "running"
 ELSEWHERE = "another run works on it"
 """The reason to skip an item whose mission belongs to a process of another run."""
+CAP = "cap:"
+"""How the reason begins to end a run that may start no more agents."""
 _STOPPED = "stopped by you"
 _MOST_DEATHS = 3
 """After this many kills of a mission's process in one run, a person is asked."""
@@ -428,7 +430,7 @@ class _Run(Struct):
         if run.tally.tripped:
             return f"breaker: {run.tally.failures_in_a_row} items in a row used up their retries"
         if item:
-            return f"cap: {run.tally.spawns} of {run.cap} phases used"
+            return f"{CAP} {run.tally.spawns} of {run.cap} phases used"
         return self._how_it_went(self.plan.group) if self.plan.group else _NOTHING_LEFT
 
     def _how_it_went(self, group: ItemGroup) -> str:

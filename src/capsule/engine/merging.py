@@ -247,7 +247,8 @@ def _report_clash(work: _Work, candidate: Candidate) -> Report:
     if not candidate.conflicts:
         return _report_red(work.job, work, candidate)
     job, state, paths = work.job, work.job.state, ", ".join(candidate.conflicts)
-    then = f"`capsule run {job.mission} --rebase` rebuilds the work on {state.into} and goes on from there"
+    way = f"`capsule run {state.parent or job.mission} --rebase`"
+    then = f"{way} rebuilds the work on {state.into} and goes on from there"
     others = _others(work, candidate)
     _go_back(job, f"Its merge into {state.into} conflicts in {paths}.{_named(others)}", candidate, others)
     return Report(sent_back(f"conflict with {state.into} in {paths}; {then}.{_named(others)}"))
@@ -385,7 +386,7 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
     blocked = state_store_of(state, job.services).waits_for_unblock
-    then = f"capsule unblock {mission}; capsule run {mission}" if blocked else merge
+    then = f"capsule answer {mission} --retry" if blocked else merge
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 

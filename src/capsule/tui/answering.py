@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Static, TextArea
 
-from capsule.core.inbox import Answer
+from capsule.core.answers import Answer
 from capsule.tui import drawing
 from capsule.tui.dialogs import Dialog
 from capsule.tui.drawing import FAINT, STRONG, UNSURE, row, text

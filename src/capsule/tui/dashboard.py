@@ -33,9 +33,10 @@ from capsule.actions import (
     StartedRun,
     Target,
 )
+from capsule.core.answers import Answer
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
-from capsule.core.inbox import Answer, Question
+from capsule.core.inbox import Question
 from capsule.core.outline import HEADING
 from capsule.reports.style import printable
 from capsule.tui import drawing

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from textual.content import Content
 
 from capsule.actions import Details
+from capsule.core.answers import Answer
 from capsule.core.budget import in_words
 from capsule.core.evidence import EvidenceStatus
-from capsule.core.inbox import Answer, Question
+from capsule.core.inbox import Question
 from capsule.core.stamps import seconds_between
 from capsule.core.text import count
 from capsule.reports.style import clean, printable
