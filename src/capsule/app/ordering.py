@@ -35,7 +35,7 @@ def queued(
     for name, state in states.items():
         if state.halt and state.under_way and name not in resumed:
             word = "needs you" if state.halt.move is Move.PARK else "failed"
-            why = f"{state.halt.phase}: {state.halt.reason} (`capsule run {name}` resumes it)"
+            why = f"{state.halt.phase}: {state.halt.reason} (`capsule show {name}` names the way on)"
             halted[name] = f"its mission {word} at {why}"
     return queue(
         items,

@@ -135,10 +135,11 @@ def queue_summary(report: RunReport, project: Project, again: str) -> str:
 
 def _asking(report: RunReport, project: Project) -> dict[str, str]:
     """Return the command that helps each item that did not finish, or was not run as it waits for a person."""
-    items = {item.id: item for item in project.tracker.items()}
+    names = [*report.stuck, *report.waiting]
+    items = {item.id: item for item in project.tracker.items()} if names else {}
     found = {}
     with MissionReader(project) as reader:
-        for name in (*report.stuck, *report.waiting):
+        for name in names:
             view = reader.whole(name, "") if reader.history(name).starts else None
             if helps := way_on(view, items.get(name)):
                 found[name] = helps
