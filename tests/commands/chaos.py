@@ -191,7 +191,8 @@ class Round:
                 assert event.spawns == len(spawned) <= cap <= CAP, event
                 assert spent <= PER_RUN, event
                 spawned, spent = [], 0
-        assert not spawned, f"the last run of {stream} has not ended"
+        # one of named missions stays open if it was killed and the queue finished them
+        assert not spawned or stream.startswith(f"{RUN}run-"), f"the last run of {stream} has not ended"
 
     def runs(self) -> list[str]:
         journal = SqliteJournal(self.project.path / ".git" / "capsule", read_only=True)

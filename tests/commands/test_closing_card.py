@@ -90,8 +90,8 @@ def test_a_run_that_its_cap_ends_names_what_is_left(
         item = a_backlog.add(title, *(["--depends-on", "WRK-002"] if number == 3 else []))
         a_backlog.play(honest(item, title.lower().replace(" ", "-")), item)
     rows = [line.split(None, 1) for line in a_backlog.say(*words.split()).out.splitlines()[2:]]
-    assert ["left", left] in rows and ["next", then] in rows
-    assert (["not", "run    WRK-003: waits for WRK-002 (new)"] in rows) is ("WRK-002" not in words)
+    assert ["left:", left] in rows and ["next:", then] in rows
+    assert (["not", "run:   WRK-003: waits for WRK-002 (new)"] in rows) is ("WRK-002" not in words)
 
 
 @pytest.mark.promise("screens.closing-card")
@@ -100,8 +100,8 @@ def test_a_duplicate_that_was_closed_says_of_what(a_backlog: BacklogProject) -> 
     a_backlog.hold({}, {})
     a_backlog.commit("backlog")
     a_backlog.play({"triage": [turn("triage", duplicate_of="WRK-002")]})
-    [done] = [line for line in a_backlog.run("WRK-001").out.splitlines() if line.startswith("  done ")]
-    assert re.fullmatch(r"  done +WRK-001: Item 1 · [\d.]+ s · closed as duplicate of WRK-002", done)
+    [done] = [line for line in a_backlog.run("WRK-001").out.splitlines() if line.startswith("  done:")]
+    assert re.fullmatch(r"  done: +WRK-001: Item 1 · [\d.]+ s · closed as duplicate of WRK-002", done)
 
 
 @pytest.mark.promise("screens.closing-card")
@@ -110,10 +110,10 @@ def test_what_needs_you_comes_before_what_is_left(a_backlog: BacklogProject) -> 
     a_backlog.add("Second")
     a_backlog.play({"triage": [turn("triage", "BLOCKED", context="Which colour?")]})
     rows = [line.split(None, 1) for line in a_backlog.run("--cap", "1").out.splitlines()[2:]]
-    assert ["left", "WRK-002"] in rows
-    assert [what for name, what in rows if name == "next"] == ['capsule unblock WRK-001 --notes "..."']
+    assert ["left:", "WRK-002"] in rows
+    assert [what for name, what in rows if name == "next:"] == ['capsule answer WRK-001 --notes "..."']
     done = a_backlog.run("WRK-001").out
-    assert "  left " not in done, "it was not asked for"
+    assert "  left:" not in done, "it was not asked for"
 
 
 @pytest.mark.promise("screens.closing-card")

@@ -100,7 +100,7 @@ def test_after_a_revert_by_hand_the_command_that_is_named_starts_over(
     before = merged.head()
     refused = merged.say(*words)
     assert refused.code == 1 and merged.head() == before, refused
-    command = named(refused, "next       ")
+    command = named(refused, "next:")
     assert " ".join(command) == "capsule run WRK-001 --fresh --workflow tdd"
     again = type_it(merged, command)
     assert again.code == 0 and is_done_again(merged), again
@@ -139,7 +139,7 @@ def test_an_aborted_mission_of_another_workflow_is_started_over(merged: BacklogP
     assert merged.say("abort", "WRK-001").code == 0
     refused = merged.say("run", "WRK-001")
     assert refused.code == 1 and "is no phase of the workflow change, but of tdd." in refused.out
-    again = type_it(merged, named(refused, "next       "))
+    again = type_it(merged, named(refused, "next:"))
     assert again.code == 0 and is_done_again(merged), again
 
 
