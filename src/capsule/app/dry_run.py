@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from capsule.app.missions import mission_names, states_of
 from capsule.app.ordering import queued
 from capsule.app.planning import MissionPlan, RunRequest, expected_state, plan_mission
-from capsule.app.queue import CampaignPlan, cap_of, refuse_container, refuse_fresh_queue, under_way_in
+from capsule.app.queue_plan import CampaignPlan, cap_of, refuse_container, refuse_fresh_queue, under_way_in
 from capsule.catalog import Catalog
 from capsule.core.budget import cost_so_far
 from capsule.core.campaign import to_do

@@ -4,50 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.adapters import Order
 from capsule.app.endings import end_mission
-from capsule.app.inbox import command_for
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
 from capsule.app.ordering import queued
 from capsule.app.overlap import overlaps
 from capsule.app.planning import (
-    RunRequest,
     check_agents,
     exclude_our_files,
     plan_mission,
     refuse_dirty,
 )
+from capsule.app.queue_plan import (
+    CampaignPlan,
+    cap_of,
+    jobs_of,
+    refuse_container,
+    refuse_fresh_queue,
+    refuse_what_has_to_wait,
+    under_way_in,
+)
 from capsule.app.running import PLAIN, RunContext, open_run
-from capsule.core.campaign import is_container, to_do
-from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
+from capsule.core.errors import Interrupted, Refused
 from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.item import Item, Status
 from capsule.core.ledger import unblocked
-from capsule.core.schedule import QueuePosition, queue
+from capsule.core.schedule import QueuePosition
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
-from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services
-from capsule.system.machine import most_jobs
-from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5
 _MOST_COMPARED = 32
 """How many candidates are compared with the missions under way."""
-_FOR_ONE_TASK = {
-    "fresh": "--fresh starts one task over",
-    "rebase": "--rebase rebuilds the work of one task",
-    "base": "--base says where one task starts",
-}
 
 
 def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> int:
@@ -93,26 +90,6 @@ def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | Non
             yield f"{label:<9}{', '.join(named[:_MOST_NAMED])}{more}"
 
 
-def refuse_fresh_queue(request: RunRequest) -> None:
-    """Refuse to start a whole queue over."""
-    if request.fresh and not request.items:
-        raise UsageError("--fresh starts one item over, and none is named.", "Name it: capsule run ID --fresh")
-
-
-def cap_of(project: Project, request: RunRequest) -> int:
-    """Return how many agents this run may start."""
-    cap: int = project.settings.execution.default_phase_cap if request.cap is None else request.cap
-    if cap < 1:
-        raise UsageError("--cap must be 1 or more.", "It counts every agent that is started, retries included.")
-    return cap
-
-
-def jobs_of(project: Project) -> int:
-    """Return how many missions a run of this project works on at the same time."""
-    jobs = project.settings.execution.jobs
-    return most_jobs() if jobs == "auto" else jobs
-
-
 def _make_ready(run: RunContext, item: Item) -> None:
     """Make a named item ready, or refuse it."""
     refuse_container(item)
@@ -121,30 +98,6 @@ def _make_ready(run: RunContext, item: Item) -> None:
     elif run.request.rebase:
         _rebuild(run, item)
     refuse_what_has_to_wait(run.project, item.id)
-
-
-def refuse_container(item: Item) -> None:
-    """Refuse a container where a task is required."""
-    if is_container(item):
-        raise Refused(
-            f"{item.id} holds other items, and is run by running them.", f"Run them all: capsule run {item.id}"
-        )
-
-
-def refuse_what_has_to_wait(project: Project, item_id: str) -> None:
-    """Refuse an item with open dependencies: a tracker would not let it be closed."""
-    tracker = project.tracker
-    if not tracker.traits.authoritative and mission_state(project, item_id).under_way:
-        return  # it was allowed to start
-    place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
-    if place and place.item.taken_by:
-        raise Refused(f"{item_id} is {place.why}.", "Wait until they finish, or reassign it in the tracker.")
-    if place and place.waits_for:
-        raise Refused(f"{item_id} {place.why}.", f"Run that first, or remove the dependency from {item_id}.")
-    if place and place.item.blocked:
-        helps = command_for(project, place.item)
-        hint = f"Answer it: {helps}" if helps else f"Resolve it in {tracker.name}, then go on."
-        raise Refused(f"{item_id} is {place.why}", hint)
 
 
 def _rebuild(run: RunContext, item: Item) -> None:
@@ -269,43 +222,6 @@ def _interrupted_at(item: Item, earlier: MissionState | None) -> str:
 # ---- campaigns
 
 
-class CampaignPlan(Struct, frozen=True):
-    """An epic or a feature that can be run: its items, and the branch that they are merged into."""
-
-    root: Item
-    members: Sequence[Item]
-    into: str
-    cap: int
-    stop_on_failure: bool
-
-    @property
-    def done(self) -> bool:
-        return self.root.status is Status.DONE
-
-
-def plan_campaign(project: Project, root: Item, request: RunRequest) -> CampaignPlan:
-    """Plan a campaign; refuse options that make no sense for it."""
-    members = project.tracker.under(root.id)
-    if not members:
-        hint = f"Add what it should hold (capsule add TITLE --parent {root.id}), and run it again."
-        raise Refused(f"{root.id} is an {root.type} that holds nothing, so there is nothing to work on.", hint)
-    left = to_do(members)
-    example = left[0].id if left else members[-1].id
-    for name, what in _FOR_ONE_TASK.items():
-        if getattr(request, name):
-            value = f" {request.base}" if name == "base" else ""
-            hint = f"Name it: capsule run {example} --{name}{value}"
-            raise UsageError(f"{what}, and {root.id} is run as a whole.", hint)
-    if root.status is Status.DONE and left:
-        hint = f"Reopen it in its tracker, or run what is left by itself: capsule run {example}"
-        raise Refused(f"{root.id} is closed already, and {example} is not.", hint)
-    into = request.into or repository.main_branch(project.git, project.settings.project.main)
-    if not project.git.resolve(f"refs/heads/{into}"):
-        raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
-    stop = (request.on_failure or project.settings.campaign.on_failure) == "stop"
-    return CampaignPlan(root, members, into, cap_of(project, request), stop)
-
-
 def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     """Run all items of a container, dependencies first; return the exit code."""
     root, stream = plan.root.id, f"{CAMPAIGN}{plan.root.id}"
@@ -330,8 +246,3 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
         stop.hint = f"Go on with `capsule run {root}`."
         raise
     return report.exit_code
-
-
-def under_way_in(states: Mapping[str, MissionState]) -> set[str]:
-    """Name the missions that began and are not finished: a campaign continues them."""
-    return {name for name, state in states.items() if state.under_way}

@@ -6,6 +6,7 @@ files and the locks, as any process could.
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -86,7 +87,7 @@ class _HeldBack:
             signal.signal(signal.SIGINT, signal.SIG_DFL if self._before is None else self._before)
 
 
-def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int:
+def start(project: Project, request: RunRequest, args: argparse.Namespace) -> int:
     """Start `capsule run WORDS` as a process of its own, or find it running, and show it."""
     items, otherwise = request.items, request.fresh or request.rebase or request.record or request.replay
     found = None if otherwise else running_already(project, items)
@@ -97,7 +98,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
             return _goes_on(found, sys.stdout)
         return how_it_ended(project, found)
     with _HeldBack() as ctrl_c:  # a runner that was started must always be stoppable
-        runner = start_runner(project.root, ["run", *words], Path.cwd())
+        runner = start_runner(project.root, ["run", *args.words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
         return _watch_own_run(project, runner, subject, ctrl_c)
 

@@ -13,7 +13,8 @@ import argparse
 from capsule.app.planning import plan_mission
 from capsule.app.running import PLAIN, merge
 from capsule.commands.arguments import agent_options, item_argument
-from capsule.commands.running import flags_of, request_of, run_of
+from capsule.commands.request import flags_of, request_of
+from capsule.commands.running import run_of
 from capsule.commands.summary import closing_words, say_summary
 from capsule.project import open_project
 

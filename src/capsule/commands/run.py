@@ -31,29 +31,12 @@ provider's rate limit outlasted the wait, or another run holds the lock; 130 sto
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Iterable
+from importlib import import_module
 
-from capsule.app.dry_run import preview, preview_campaign, preview_queue
-from capsule.app.planning import RunRequest, plan_mission
-from capsule.app.queue import (
-    jobs_of,
-    plan_campaign,
-    refuse_what_has_to_wait,
-    run_campaign,
-    run_queue,
-)
-from capsule.app.running import JSON, run_item
-from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, say
+from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument
 from capsule.commands.output import output_options, wants_a_screen
-from capsule.commands.running import flags_of, request_of, run_of, summed_up
-from capsule.commands.summary import campaign_summary, closing_words, queue_summary, say_summary
-from capsule.core.campaign import closing_words as closing_words_of_group
-from capsule.core.campaign import is_container
-from capsule.core.errors import UsageError
-from capsule.core.item import Item
-from capsule.project import Project, open_project
-from capsule.reports.plain import QueueReport
+from capsule.commands.request import flags_of, request_of
+from capsule.project import open_project
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,80 +71,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    on_screen = wants_a_screen(args)
+    way = "live_view" if wants_a_screen(args) else "dry_run" if args.dry_run else "headless"
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
-    if on_screen:
-        from capsule.commands.live_view import view_run  # noqa: PLC0415 - start-up
-
-        return view_run(project, request, args.words)
-    if not request.items or project.tracker.traits.authoritative or _share_a_run(project, request):
-        return run_in_queue(project, request, args.output, dry=args.dry_run)
-    return max(_run_named(project, item, request, args.output, dry=args.dry_run) for item in request.items)
+    return int(import_module(f"capsule.commands.{way}").start(project, request, args))  # each loads what it needs
 
 
 def _number_or_word(text: str) -> int | str:
     """Read a number; the settings check any other word."""
     return int(text) if text.removeprefix("-").isdecimal() else text
-
-
-def _share_a_run(project: Project, request: RunRequest) -> bool:
-    """Tell whether named tasks run at the same time, or under one cap."""
-    several = jobs_of(project) > 1 and len(request.items) > 1 and not (request.fresh or request.rebase)
-    capped = request.cap is not None and not (request.fresh or request.rebase)
-    return (several or capped) and not any(is_container(project.tracker.item(item)) for item in request.items)
-
-
-def run_in_queue(project: Project, request: RunRequest, how: str, *, dry: bool = False, triage: bool = False) -> int:
-    """Run the queue, or the named items of a backlog, with a summary at the end; or only triage what is new."""
-    _refuse_on_failure(request)
-    if dry:
-        return _print_all(preview_queue(project, request))
-    run = run_of(project, request, how, QueueReport)
-    again = shlex.join(["capsule", "triage" if triage else "run", *request.items])
-    with summed_up(run, lambda report: queue_summary(report, project, again)) as report:
-        return run_queue(run, report, triage=triage)
-
-
-def _run_named(project: Project, item_id: str, request: RunRequest, how: str, *, dry: bool) -> int:
-    item = project.tracker.item(item_id)
-    if is_container(item):
-        return _run_campaign(project, item, request, how, dry=dry)
-    _refuse_on_failure(request)
-    if request.cap is not None:
-        hint = "Leave the cap out: `budget.mission.tokens` and `budget.mission.usd` limit a mission however it is run."
-        raise UsageError("--cap does not go with --fresh or --rebase of a task.", hint)
-    refuse_what_has_to_wait(project, item_id)
-    plan = plan_mission(project, item_id, request)
-    if dry:
-        return _print_all(preview(plan, request.model))
-    state = run_item(plan, run_of(project, request, how))
-    if how != JSON and plan.done:
-        say(f"{item_id} is done: merged as {state.facts.get('merged', 'nothing')[:12]}.")
-    elif how != JSON:
-        say_summary(closing_words(state, project), project)
-    return state.halt.exit_code if state.halt else 0
-
-
-def _run_campaign(project: Project, root: Item, request: RunRequest, how: str, *, dry: bool) -> int:
-    plan = plan_campaign(project, root, request)
-    if dry:
-        return _print_all(preview_campaign(plan, project, request))
-    if plan.done:
-        if how != JSON:
-            say(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
-        return 0
-    run = run_of(project, request, how, QueueReport)
-    with summed_up(run, lambda report: campaign_summary(report, root.id, project)) as report:
-        return run_campaign(plan, run, report)
-
-
-def _refuse_on_failure(request: RunRequest) -> None:
-    if request.on_failure:
-        hint = "Name an epic or a feature: capsule run ID --on-failure HOW"
-        raise UsageError("--on-failure is for an item that holds others.", hint)
-
-
-def _print_all(lines: Iterable[str]) -> int:
-    say("\n".join(lines))
-    return 0

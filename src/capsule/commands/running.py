@@ -1,47 +1,22 @@
-"""Shared by the commands that start agents: options as a RunRequest, and the output of a run."""
+"""The output of a run, shared by the commands that start agents."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.running import JSON, NONE, PLAIN, RunContext
 from capsule.commands.arguments import tell
 from capsule.commands.summary import say_summary
-from capsule.core.errors import UsageError
-from capsule.core.item import check_id
 from capsule.engine.dispatch import RunReport
 from capsule.project import Project
 from capsule.reports.json_lines import JsonReport
 from capsule.reports.live import FanOut
 from capsule.reports.plain import PlainReport
 from capsule.wiring import budget_of
-
-_OPTIONS = set(RunRequest.__struct_fields__) - {"items"}
-
-
-def request_of(args: argparse.Namespace) -> RunRequest:
-    """Turn a command's options into plain values; use defaults for missing ones."""
-    options = {name: value for name, value in vars(args).items() if value is not None and name in _OPTIONS}
-    named = [getattr(args, "item", None), *getattr(args, "target", ())]
-    return RunRequest(tuple(check_id(name) for name in named if name is not None), **options)
-
-
-def flags_of(args: argparse.Namespace) -> dict[str, object]:
-    """Return the options that are settings, by their dotted key. A recording replaces every agent."""
-    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries", "jobs": "execution.jobs"}
-    flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
-    if getattr(args, "replay", None) is None:
-        return flags
-    if args.agent:
-        raise UsageError("--replay replaces every agent, so it cannot be used with --agent.", "Drop one.")
-    script = [str(Path(args.replay).absolute())]
-    return flags | {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
 
 
 def run_of(project: Project, request: RunRequest, how: str, lines: type[PlainReport] = PlainReport) -> RunContext:

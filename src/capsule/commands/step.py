@@ -15,8 +15,8 @@ import argparse
 from msgspec.structs import replace
 
 from capsule.commands.arguments import agent_options, item_argument
-from capsule.commands.run import run_in_queue
-from capsule.commands.running import flags_of, request_of
+from capsule.commands.headless import run_in_queue
+from capsule.commands.request import flags_of, request_of
 from capsule.commands.triage import limits
 from capsule.project import open_project
 

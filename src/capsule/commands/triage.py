@@ -18,8 +18,8 @@ import argparse
 
 from capsule.app.items import refuse_verb
 from capsule.commands.arguments import agent_options, dirty_option
-from capsule.commands.run import run_in_queue
-from capsule.commands.running import flags_of, request_of
+from capsule.commands.headless import run_in_queue
+from capsule.commands.request import flags_of, request_of
 from capsule.project import open_project
 
 
