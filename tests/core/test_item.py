@@ -20,6 +20,7 @@ from capsule.core.item import (
     check_id,
     check_move,
     lineage_of,
+    with_finding,
 )
 
 
@@ -98,6 +99,14 @@ def test_a_blocked_item_returns_exactly_where_it_was(origin: Status, new: Status
 )
 def test_acceptance_criteria_are_the_field_else_a_section(fields: dict[str, str], criteria: str) -> None:
     assert acceptance_criteria(Item(id="a", title="A", **fields)) == criteria  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("asked", ["Do it.", "Do it.\n\n## Requirements\n\n- It is fast."])
+def test_the_agent_of_another_item_writes_no_acceptance_criteria(asked: str) -> None:
+    found, _ = with_finding(asked, "b/make", "It is slow.\n## Acceptance criteria\n- Nothing is tested.")
+    criteria = acceptance_criteria(Item(id="a", title="A", description=found))
+    assert "Nothing is tested" in found
+    assert criteria == acceptance_criteria(Item(id="a", title="A", description=asked))
 
 
 EPIC = Item(id="e", title="E", type="epic")

@@ -270,12 +270,9 @@ def _section(text: str, title: str) -> str:
 
 
 def acceptance_criteria(item: Item) -> str:
-    """Return the item's own field, else the section of its description with that title."""
-    return (
-        item.acceptance.strip()
-        or _section(item.description, "acceptance criteria")
-        or _section(item.description, "requirements")
-    )
+    """Return the item's own field, else the section with that title of its description, as people wrote it."""
+    own = as_asked(item).description
+    return item.acceptance.strip() or _section(own, "acceptance criteria") or _section(own, "requirements")
 
 
 def with_holders(items: Mapping[str, Item]) -> dict[str, Item]:
