@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import subprocess
+import sys
 
 import pytest
+
+from tests.costs import LONG
 
 from .backlog_project import BacklogProject, unchanged
 from .backlog_script import honest as by_change
@@ -112,6 +117,41 @@ def test_after_a_revert_by_hand_undo_makes_the_item_ready(merged: BacklogProject
     answer = merged.say("undo", "WRK-001")
     assert answer.code == 0 and merged.item().status.value == "ready"
     assert type_it(merged, named(answer, "next:")).code == 0 and is_done_again(merged)
+
+
+KILLED_BEFORE_ITS_FILES = """
+import os, signal, sys
+
+def watch(event, args):
+    if event == "os.rename" and os.fspath(args[1]).endswith("BACKLOG.yaml"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(watch)
+from capsule.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.promise("commands.undo-merge")
+@pytest.mark.parametrize("words", [("WRK-001",), ()])
+def test_an_undo_that_is_killed_after_its_commit_is_finished_by_the_next_one(
+    merged: BacklogProject, words: tuple[str, ...]
+) -> None:
+    if not words:
+        merged.add("Another")
+        merged.say("edit", "WRK-002", "--title", "Something else")
+    before = merged.head()
+    command = [sys.executable, "-c", KILLED_BEFORE_ITS_FILES, "undo", *words]
+    killed = subprocess.run(command, cwd=merged.path, env=merged.environment(), timeout=LONG, check=False)
+    assert killed.returncode == -signal.SIGKILL and merged.head() != before and merged.status() != ""
+    made = merged.head()
+    again = merged.say("undo", *words)
+    if words:
+        assert_clear(again, 1, "of WRK-001 is undone already.", f"Do it again: {RUN_AGAIN}")
+        assert merged.head() == made and not (merged.path / "answer").exists()
+    else:
+        assert again.code == 0 and "[ADD] Another" in again.out, again
+    assert merged.status() == ""
 
 
 @pytest.mark.promise("commands.undo-merge")

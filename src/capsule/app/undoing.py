@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import PurePath
 from typing import NamedTuple, cast
@@ -41,7 +41,7 @@ from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git_objects import Commit, shown
 from capsule.workspaces.checkouts import under_way
-from capsule.workspaces.state_store import commit_onto
+from capsule.workspaces.state_store import commit_onto, open_state_store
 from capsule.workspaces.trees import is_artefact
 
 _VERBS = ("ADD", "IMPORT", "EDIT", "DEPEND", "HOLD", "UNBLOCK", "ADVANCE", "ARCHIVE", "REOPEN")
@@ -121,7 +121,7 @@ def undo_merge(project: Project, mission: str) -> UndoneMerge:
     """Revert the merge of a mission on the branch that is checked out; an item of a backlog is ready again."""
     state, git, tracker = _merged_mission(project, mission), project.git, project.tracker
     ours = tracker.traits.authoritative  # the files of other trackers stay as they are
-    _refuse_what_prevents_a_commit(project, edited_tracker_files(project) if ours else ())
+    _refuse_what_prevents_a_commit(project)
     merged, head = state.facts["merged"], git.resolve("HEAD")
     commit = git.commit(merged)
     verb = UndoableCommit(merged, commit.parents[0], mission, "", commit.message.partition("\n")[0], "")
@@ -245,16 +245,20 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
     if not tracker.traits.authoritative:
         there = tracker.traits.own_command("show", "ID", "", " ")
         refuse_verb(tracker, verb, f"Change it back with `capsule edit`, or in the tracker itself{there}.")
-    _refuse_what_prevents_a_commit(project, edited_tracker_files(project))
+    _refuse_what_prevents_a_commit(project)
 
 
-def _refuse_what_prevents_a_commit(project: Project, edited: Sequence[str]) -> None:
-    git, own = project.git, project.tracker.own_files()
+def _refuse_what_prevents_a_commit(project: Project) -> None:
+    git, tracker = project.git, project.tracker
+    own = tracker.own_files()
     if obstacle := why_not_committed(git, own):
         going_on = under_way(git.git_dir, bisect=True)
         hint = f"Finish it first: {going_on[1]}" if going_on else "Choose a branch: git switch NAME"
         raise Refused(f"Nothing can be committed now: {obstacle}.", hint)
-    if edited:
+    if not tracker.traits.authoritative:
+        return
+    open_state_store(tracker, git, project.branch).finish()  # what a kill left unsaved is no edit of the user's
+    if edited := edited_tracker_files(project):
         have = "has" if len(edited) == 1 else "have"
         cause = f"{', '.join(edited)} {have} changes that are not committed, so nothing is undone."
         files = shlex.join(edited)
