@@ -19,7 +19,7 @@ from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
-from capsule.core.merge_queue import BATCH, step_name
+from capsule.core.merge_queue import is_batch, step_name
 from capsule.workspaces.trees import ARTEFACTS, is_artefact
 
 File = tuple[str, bytes]
@@ -409,10 +409,9 @@ class MemoryTrunk:
         found = list[BranchStep]()
         while tip != base:
             commit = self._repository.commits[tip]
-            batch = BATCH in commit.message and commit.parents[1:]
             made = (
                 self.steps(*commit.parents)
-                if batch
+                if is_batch(commit.parents, commit.message)
                 else [BranchStep(tip, step_name(tip, commit.parents, commit.message))]
             )
             found, tip = [*made, *found], commit.parents[0]

@@ -9,12 +9,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from capsule.adapters import BranchStep, Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
+from capsule.core.merge_queue import BATCH
 from capsule.system import git_locks
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import bring_along
@@ -105,6 +107,24 @@ def test_only_commits_that_hold_the_base_are_steps_from_it(merge: Merge) -> None
     merge.repo.git("branch", "-q", "-f", "main", "HEAD")
     tip = merge.trunk.tip()
     assert merge.trunk.steps(merge.base, tip) == [BranchStep(tip, f'{tip[:12]} "All of it"')]
+
+
+def test_a_title_that_speaks_of_batches_makes_no_batch_of_the_work(merge: Merge) -> None:
+    """The work is a merge by an agent, with a trailer that names another mission."""
+    commit = partial(merge.repo.git, "commit-tree", "main^{tree}", "-p", "main", "-p")
+    forged = commit(merge.work(new="x"), "-m", "Forged\n\nCapsule-Mission: other")
+    tip = commit(forged, "-m", f"Merge x-1: Show {BATCH}as text\n\nCapsule-Mission: x-1")
+    assert merge.trunk.steps(merge.base, tip) == [BranchStep(tip, "x-1")]
+
+
+def test_batches_inside_of_batches_are_not_followed(merge: Merge) -> None:
+    """A person moved main to the work of an agent who wrote trailers."""
+    tip = merge.work(new="x")
+    for _ in range(400):
+        tip = merge.repo.git("commit-tree", "main^{tree}", "-p", "main", "-p", tip, "-m", f"All\n\n{BATCH}a, b")
+    assert [step.name for step in merge.trunk.steps(merge.base, tip)] == [
+        f'{merge.repo.git("rev-parse", f"{tip}^2")[:12]} "All"'
+    ]
 
 
 # Proposing

@@ -40,6 +40,11 @@ def step_name(commit: str, parents: Sequence[str], message: str) -> str:
     return by_mission[1].strip() if by_mission else f'{commit[:12]} "{subject}"'
 
 
+def is_batch(parents: Sequence[str], message: str) -> bool:
+    """Tell whether a commit brings several merges. The title of an item may hold these words, but not begin a line."""
+    return f"\n{BATCH}" in message and bool(parents[1:])
+
+
 def merged_meanwhile(others: Mapping[str, str]) -> str:
     """Name missions and commits with what shows their changes: `merged meanwhile: a (git diff 1^1 1)`."""
     named = (f"{name} (git diff {commit[:12]}^1 {commit[:12]})" for name, commit in others.items())

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
 from capsule.core.errors import Refused
-from capsule.core.merge_queue import BATCH, step_name
+from capsule.core.merge_queue import is_batch, step_name
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.checkouts import bring_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
@@ -76,17 +76,28 @@ class GitTrunk:
         return self._git.commit_tree(tree, [onto, work], message, by=by, date=date)
 
     def steps(self, base: str, tip: str) -> list[BranchStep]:
-        line = self._git.content("rev-list", "--first-parent", "--reverse", f"{base}..{tip}").out.decode().split()
-        found = [step for commit in line for step in self._parts(commit)]
-        # a person's merge may have brought the base to the branch: commits before it do not hold it
-        return found[bisect_left(found, True, key=lambda step: self._git.is_ancestor(base, step.commit)) :]
+        parts = [part for commit in self._line(base, tip) for part in self._parts(commit)]
+        return [self._step(commit) for commit in self._holding(base, parts)]
 
-    def _parts(self, commit: str) -> list[BranchStep]:
-        """Return a commit, or the merges of a batch, which its second parent holds as a chain."""
+    def _line(self, base: str, tip: str) -> list[str]:
+        """Return the commits by which the branch went from one commit to another, the oldest first."""
+        return self._git.content("rev-list", "--first-parent", "--reverse", f"{base}..{tip}").out.decode().split()
+
+    def _parts(self, commit: str) -> list[str]:
+        """Return a commit, or the merges of a batch, which its second parent holds as a chain; a batch holds none."""
         said = self._git.commit(commit)
-        if BATCH in said.message and said.parents[1:] and self._git.is_ancestor(*said.parents[:2]):
-            return self.steps(*said.parents[:2])
-        return [BranchStep(commit, step_name(commit, said.parents, said.message))]
+        if is_batch(said.parents, said.message) and self._git.is_ancestor(*said.parents[:2]):
+            before, last = said.parents[:2]
+            return self._holding(before, self._line(before, last))
+        return [commit]
+
+    def _holding(self, base: str, line: list[str]) -> list[str]:
+        # a person's merge may have brought the base to the branch: commits before it do not hold it
+        return line[bisect_left(line, True, key=lambda commit: self._git.is_ancestor(base, commit)) :]
+
+    def _step(self, commit: str) -> BranchStep:
+        said = self._git.commit(commit)
+        return BranchStep(commit, step_name(commit, said.parents, said.message))
 
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:
