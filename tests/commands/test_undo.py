@@ -231,6 +231,24 @@ def test_a_mission_hears_that_its_item_was_put_back(an_interrupted_mission: Back
 
 
 @pytest.mark.promise("commands.undo")
+def test_what_a_person_reverted_is_not_undone_once_more(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-001", "--title=First")
+    committed.say("edit", "WRK-003", "--title=Second")
+    committed.git("revert", "--no-edit", "HEAD")
+    assert "Undone: [WRK-001][EDIT]" in committed.say("undo").out
+    assert committed.item("WRK-001").title == "Item 1"
+
+
+@pytest.mark.promise("commands.undo")
+def test_what_is_as_it_was_before_is_not_said_to_be_undone(committed: BacklogProject) -> None:
+    committed.say("edit", "WRK-001", "--title=First")
+    committed.git("checkout", "HEAD~1", "--", "BACKLOG.yaml")
+    committed.git("commit", "-q", "-m", "by hand")
+    with unchanged(committed):
+        assert_clear(committed.say("undo"), 1, "is as it was before", "git log")
+
+
+@pytest.mark.promise("commands.undo")
 def test_what_was_changed_again_is_left_as_it_is(committed: BacklogProject) -> None:
     committed.say("edit", "WRK-001", "--title=First")
     committed.edit("title: First", "title: Best")

@@ -50,6 +50,8 @@ _MERGE = re.compile(r"Merge (?P<item>[^:\s]+): (?P<words>.*)")
 _STEP = "Capsule-Step: "
 _BY_HAND = re.compile(rf"(?m)^{_STEP}by-hand/(?P<verb>[0-9a-f]+)")
 _UNDID = "Capsule-Undid: "
+_REVERTS = re.compile(rf"(?m)^(?:{_UNDID}|This reverts commit )([0-9a-f]+)")
+"""What `capsule undo` and `git revert` write."""
 _MOST = 1000
 """How many commits are looked at."""
 _MOST_FOR_AN_ITEM = 20_000
@@ -272,7 +274,7 @@ def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int
     for _ in range(most):
         commit: Commit = project.git.commit(at)
         if at not in undone:
-            undone |= {line.removeprefix(_UNDID) for line in commit.message.splitlines() if line.startswith(_UNDID)}
+            undone |= {*_REVERTS.findall(commit.message)}
         before = commit.parents[0] if commit.parents else ""
         subject = commit.message.partition("\n")[0]
         found = _SUBJECT.match(subject) or _MERGE.match(subject)
@@ -339,7 +341,8 @@ def _commit_revert(project: Project, verb: UndoableCommit) -> None:
     files = {path: git.read_file(merged, path) for path in map(os.fsdecode, paths)}
     kept = {path: _empty(path) if content is None else content for path, content in files.items()}
     message = f"{tagged(verb.item, 'UNDO', verb.subject)}\n\n{_UNDID}{verb.commit}"
-    commit_onto(git, own, head, kept, message)
+    if not commit_onto(git, own, head, kept, message):
+        raise Refused(f"What “{verb.subject}” changed is as it was before; nothing was undone.", _ELSE)
 
 
 def _empty(path: str) -> bytes:
