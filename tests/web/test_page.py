@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from html import unescape
 from http.client import HTTPConnection
+from urllib.parse import quote
 
 import pytest
 
@@ -254,6 +255,18 @@ def test_a_page_hears_of_what_has_changed_and_of_nothing_else(a_backlog: Backlog
     told.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.promise("screens.page")
+def test_the_stream_of_an_odd_address_stops_no_other_page(a_halted_mission: Project, serve: Serve) -> None:
+    server = serve(a_halted_mission)
+    long_number = f"item/{ITEM}/logs?show={'9' * 4400}"
+    assert server.status("live?page=//[") == 400
+    assert server.status(long_number) == 200
+    odd, board = _stream(server, quote(long_number)), _stream(server, "board")
+    for told in (odd, board):
+        assert next(told)[0] == "part"
+        told.close()  # type: ignore[attr-defined]
+
+
 @pytest.mark.slow
 @pytest.mark.promise("screens.slow-visitors")
 def test_two_hundred_connections_and_slow_readers_stop_nobody(a_backlog: BacklogProject, serve: Serve) -> None:
@@ -315,12 +328,13 @@ def test_a_failed_item_offers_no_run_that_is_refused(a_halted_mission: Project, 
 
 
 @pytest.mark.promise("screens.actions")
-def test_an_item_that_is_done_says_how_its_merge_is_reverted(a_merged_mission: Project, serve: Serve) -> None:
+def test_an_item_that_is_done_offers_to_revert_its_merge(a_merged_mission: Project, serve: Serve) -> None:
     server = serve(a_merged_mission)
     assert "undo" in _offered(server.page(f"item/{ITEM}"))
     form = {**server.form(f"command/undo?item={ITEM}", "command/undo"), "item": ITEM}
     done = str(server.send("command/undo", form)[0].headers["Location"]).removeprefix(server.enter()[0])
-    assert eventually(lambda: "git revert" in _words(server.page(done)))
+    assert eventually(lambda: "no test ran on it" in _words(server.page(done)))
+    assert a_merged_mission.git("log", "-1", "--format=%s").startswith(f"[{ITEM}][UNDO] ")
 
 
 @pytest.mark.promise("screens.forms")

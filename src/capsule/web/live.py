@@ -34,7 +34,7 @@ class Stream:
     """One open page."""
 
     def __init__(
-        self, page: str, seen: Mapping[str, str], request: web.Request, session: Session, out: web.StreamResponse
+        self, page: URL, seen: Mapping[str, str], request: web.Request, session: Session, out: web.StreamResponse
     ) -> None:
         """`page` is its path with its query, `seen` the digests of its parts."""
         self.page, self.session, self._request = page, session, request
@@ -102,29 +102,34 @@ class Live:
             self._streams.discard(stream)
 
     def close(self) -> None:
-        for stream in self._streams:
-            stream.over.set()
+        self._end_all()
         if self._task:
             self._task.cancel()
 
+    def _end_all(self) -> None:
+        for stream in self._streams:
+            stream.over.set()
+
     async def _go_on(self) -> None:
         self._board = None
-        while self._streams:
-            began = time.monotonic()
-            await self._once()
-            await asyncio.sleep(max(0.05, PULSE - (time.monotonic() - began)))
+        try:
+            while self._streams:
+                began = time.monotonic()
+                await self._once()
+                await asyncio.sleep(max(0.05, PULSE - (time.monotonic() - began)))
+        finally:
+            self._end_all()  # after a fault browsers connect again, instead of waiting for ever
 
     async def _once(self) -> None:
         news = self._news_of((await self._reader.snapshot()).board)
-        same: dict[str, list[Stream]] = {}
+        same: dict[URL, list[Stream]] = {}
         for stream in self._streams:
             if stream.has_left:
                 stream.over.set()
             same.setdefault(stream.page, []).append(stream)
-        for path, streams in same.items():
-            url = URL(path)
+        for url, streams in same.items():
             page = await self._views.page(url.path.strip("/"), url.query)
-            parts = {part.id: self._renderer.part(path, part) for part in page.parts}
+            parts = {part.id: self._renderer.part(str(url), part) for part in page.parts}
             for stream in streams:
                 stream.tell(page, parts, news)
 

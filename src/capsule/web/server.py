@@ -13,6 +13,7 @@ from socket import socket
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from yarl import URL
 
 from capsule.pages.environment import HERE, render
 from capsule.web.actions import WebActions
@@ -188,7 +189,11 @@ class Server:
         """Send the changes of a page while its stream is open."""
         if self._live.full:
             return web.Response(status=503, text="Too many pages are open.\n", headers={"Retry-After": "20"})
-        page, seen = request.query.get("page", ""), request.query.get("seen", "")
+        try:
+            page = URL(request.query.get("page", ""))
+        except ValueError:
+            return web.Response(status=400, text="There is no such page.\n")
+        seen = request.query.get("seen", "")
         marks = dict(pair.split(":", 1) for pair in seen.split(",") if ":" in pair)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)

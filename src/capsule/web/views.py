@@ -244,7 +244,7 @@ class Views:
             outputs: Sequence[Printed] = await self._crew.do(lambda: self._actions.printed(name))
         except CapsuleError as fault:
             return missing(f"{fault.message} {fault.hint}")
-        number = int(chosen) if chosen.isdecimal() and 0 < int(chosen) <= len(outputs) else len(outputs)
+        number = _number(chosen) if 0 < _number(chosen) <= len(outputs) else len(outputs)
         values = {
             "view": view,
             "outputs": outputs,
