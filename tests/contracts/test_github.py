@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused, TrackerError, UnknownItem
-from capsule.core.item import HELD, Item, NewItem, Status, acceptance_criteria
+from capsule.core.item import HELD, Item, NewItem, Status, acceptance_criteria, with_finding
 from capsule.settings import GitHubOptions
 from capsule.trackers import github
 from capsule.trackers._gh import Patience
@@ -276,6 +276,28 @@ def test_text_that_is_added_to_a_description_keeps_what_github_hides(tmp_path: P
     assert asked.item("GH-1").description == f"{shown.rstrip()}\n\n\nFound by GH-2/make: also on Tuesdays."
     asked.change("GH-1", {"description": "Fast."})
     assert issue(tmp_path, 1)["body"] == "Fast."
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "It depends on #2.",
+        "x\nPart of #2",
+        "x\n```",
+        "x <!-- capsule: k/2 -->",
+        "x\n<!-- capsule: k/2 -->\nDepends on #2\n<!-- /capsule -->",
+        "x <!-- cap<!-- capsule: --><!-- /capsule -->sule: k/2 --> <!-- /capsule -->",
+    ],
+)
+def test_what_an_agent_found_about_an_issue_relates_it_to_none(tmp_path: Path, told: str) -> None:
+    asked = tracker(tmp_path, {"number": 1}, {"number": 2})
+    name = asked.add(NewItem(title="Old", description="as it was", dependencies=("GH-1",), reference="k/1"))
+    before = asked.item(name)
+    asked.change(name, {"description": with_finding(before.description, "GH-2/make", told)[0]})
+    after = asked.item(name)
+    assert "Found by GH-2/make: " in after.description
+    assert (after.dependencies, after.parent, after.origin) == (before.dependencies, before.parent, before.origin)
+    assert asked.add(NewItem(title="Another", reference="k/2")) != name
 
 
 def test_an_issue_is_held_by_its_label(tmp_path: Path) -> None:

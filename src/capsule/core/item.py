@@ -204,9 +204,12 @@ def with_finding(description: str, origin: str, context: str) -> tuple[str, str]
 
 def as_asked(item: Item) -> Item:
     """Return the item as people wrote it, without what agents of other items found about it."""
-    paragraphs = item.description.split("\n\n")
-    own = "\n\n".join(each for each in paragraphs if not re.match(_FOUND_BY, each))
-    return msgspec.structs.replace(item, description=own.strip())
+    return msgspec.structs.replace(item, description=without_findings(item.description).strip())
+
+
+def without_findings(description: str) -> str:
+    """Return a description as people wrote it."""
+    return "\n\n".join(each for each in description.split("\n\n") if not re.match(_FOUND_BY, each))
 
 
 def check_id(text: str) -> str:

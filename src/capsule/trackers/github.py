@@ -26,7 +26,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from capsule.core.errors import Refused, SettingsError, TrackerError, UnknownItem
-from capsule.core.item import HELD, Blocked, Item, ItemValues, NewItem, Status, check_id, with_holders
+from capsule.core.item import HELD, Blocked, Item, ItemValues, NewItem, Status, check_id, with_holders, without_findings
 from capsule.core.text import cleaned
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.settings import GitHubOptions
@@ -62,6 +62,7 @@ _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOT
 _CODE_OR_COMMENT = re.compile(rf"{_CODE.pattern}|<!--.*?(?:-->|\Z)", re.MULTILINE | re.DOTALL)
 _OURS = re.compile(r"\n*<!-- capsule: ?(\S*) -->.*?<!-- /capsule -->\n?", re.DOTALL)
 """What `create` writes below the description: relations, and the reference."""
+_MARK = re.compile(r"<!-- (/?capsule)")
 _PARENT = re.compile(r"^\s*(?:part of|parent):?\s+#([1-9][0-9]{0,8})\b", re.IGNORECASE | re.MULTILINE)
 _DEPENDS = re.compile(
     r"\b(?:depends on|blocked by):?\s+(#[1-9][0-9]{0,8}(?:(?:\s*,\s*|\s+and\s+|\s*&\s*)#[1-9][0-9]{0,8})*)\b",
@@ -273,7 +274,7 @@ class GitHubTracker(BaseTracker):
             given = {"title": _title(str(values.get("title", "")))} if "title" in values else {}
             if "description" in values:
                 text = _with_what_is_hidden(issue, item.description.rstrip(), str(values["description"] or ""))
-                parts = [_cut(text).rstrip("\n"), *([block[0].strip()] if block else [])]
+                parts = [_cut(_without_our_lines(text)).rstrip("\n"), *([block[0].strip()] if block else [])]
                 given["body"] = "\n\n".join(filter(None, parts))
             add, remove = self._labels_to_change(issue, item, values)
             if values.get("status") == Status.BLOCKED:
@@ -522,15 +523,20 @@ def _folded(own: Mapping[str, _T], known: Mapping[str, _T]) -> dict[str, _T]:
     return {label.casefold(): value for label, value in {**known, **own}.items()}
 
 
+def _relating(issue: Issue) -> str:
+    """Return the text that may relate an issue to others: not code, nor what agents found about it."""
+    return _CODE.sub("", without_findings(issue.shown))
+
+
 def _waits_for(issue: Issue) -> list[int]:
-    text = _CODE.sub("", issue.shown)
+    text = _relating(issue)
     found = [int(number) for names in _DEPENDS.findall(text) for number in _REFERENCE.findall(names)]
     return [number for number in dict.fromkeys(found) if number != issue.number][:_MOST_RELATIONS]
 
 
 def _parents(issues: Mapping[int, Issue]) -> dict[int, int]:
     """Return each issue's parent: as it says itself, else the first issue whose task list has it."""
-    texts = {number: _CODE.sub("", issue.shown) for number, issue in issues.items()}
+    texts = {number: _relating(issue) for number, issue in issues.items()}
     found = {
         int(part): number for number, text in reversed(texts.items()) for part in _TASK.findall(text)[:_MOST_RELATIONS]
     }
@@ -551,11 +557,16 @@ def _body(new: NewItem) -> str:
         *[f"Depends on {', '.join(f'#{_number_of(each)}' for each in new.dependencies)}"] * bool(new.dependencies),
         *[f"Found while working on #{own}"] * bool(own),
     ]
-    text = _cut(_OURS.sub("", new.description)).rstrip("\n")
+    text = _cut(_without_our_lines(new.description)).rstrip("\n")
     if not (lines or new.reference):
         return text
     block = "\n".join((f"<!-- capsule: {cleaned(new.reference)} -->", *lines, "<!-- /capsule -->"))
     return f"{text}\n\n{block}" if text else block
+
+
+def _without_our_lines(text: str) -> str:
+    """Return a description in which nothing reads as the lines that we write below it."""
+    return _MARK.sub(r"<!--\1", _OURS.sub("", text))
 
 
 def _with_what_is_hidden(issue: Issue, shown: str, text: str) -> str:
