@@ -117,6 +117,20 @@ def test_a_title_that_speaks_of_batches_makes_no_batch_of_the_work(merge: Merge)
     assert merge.trunk.steps(merge.base, tip) == [BranchStep(tip, "x-1")]
 
 
+def test_a_trailer_that_holds_no_id_names_no_mission(merge: Merge) -> None:
+    tip = merge.repo.git(
+        "commit-tree",
+        "main^{tree}",
+        "-p",
+        "main",
+        "-p",
+        merge.work(new="x"),
+        "-m",
+        "All\n\nCapsule-Mission: Delete it all",
+    )
+    assert merge.trunk.steps(merge.base, tip) == [BranchStep(tip, f'{tip[:12]} "All"')]
+
+
 def test_batches_inside_of_batches_are_not_followed(merge: Merge) -> None:
     """A person moved main to the work of an agent who wrote trailers."""
     tip = merge.work(new="x")
