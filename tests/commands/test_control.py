@@ -137,7 +137,7 @@ def test_one_mission_of_a_queue_is_stopped_and_the_others_go_on(patient: Shelf, 
         assert eventually(lambda: len(patient.spawned()) == 3), "another takes its place"
         (tmp_path / "over").touch()
         assert run.wait(5 * LONG) == 0, patient.said.read_text()
-    assert "stopped cup: by you; go on with: capsule run cup" in " ".join(patient.said.read_text().split())
+    assert "stopped: cup: by you; go on with: capsule run cup" in " ".join(patient.said.read_text().split())
     ended = next(event for event in patient.events("_queue") if isinstance(event, RunEnded))
     assert ended.stopped == ("cup",) and not ended.blocked and not ended.failed
     assert patient.merged() == ["jug", "pan", "pot"]

@@ -216,6 +216,6 @@ def test_an_agent_that_was_killed_counts_toward_the_cap(a_backlog: MakeProject, 
     project, cap = a_backlog(), {"CAPSULE_EXECUTION__DEFAULT_PHASE_CAP": "3"}
     kill_at(project, f"after step_begun {WALKED}/prd#2", mark, **cap)
     again = project.drive("", **cap)
-    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "✓ Run ended: cap: 3 of 3 phases used.")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "■ Run ended: cap: 3 of 3 phases used.")
     check_count(project)
     assert project.agents_started() == [f"{WALKED}/triage#1", f"{WALKED}/prd#1"]

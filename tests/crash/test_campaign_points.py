@@ -70,7 +70,7 @@ def test_a_queue_ends_what_was_closed_when_it_was_killed(a_project: Callable[[],
     assert cut.returncode == -signal.SIGKILL, cut.stderr
     assert statuses(project)[OTHER] == "closed" and merged(project)
     again = project.run("--no-tui")
-    assert (again.returncode, f" done {OTHER}: " in " ".join(again.stdout.split())) == (0, True), again.stdout
+    assert (again.returncode, f" done: {OTHER}: " in " ".join(again.stdout.split())) == (0, True), again.stdout
     journal = SqliteJournal(project.path / ".git" / "capsule", read_only=True)
     state = replay(event for _, event in journal.events(OTHER))
     journal.close()

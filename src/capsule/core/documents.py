@@ -177,7 +177,7 @@ def boxes_of(document: str) -> Boxes:
 def _count(lines: Sequence[str], *, everywhere: bool = False) -> Boxes:
     """Count boxes up to another label or heading, and again below a heading of tasks."""
     opened, found, counts, fence = 0, 0, True, ""
-    for line in lines:
+    for line in filter(None, lines):
         if mark := re.match(_FENCE, line):
             fence = "" if fence == mark.group(1) else fence or mark.group(1)
         if fence:
@@ -220,8 +220,9 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
     """Return line, level and title of each heading that is not inside a fence."""
     found, fence = [], ""
     for number, line in enumerate(lines):
-        mark = re.match(_FENCE, line)
-        if mark:
+        if not line:
+            continue
+        if mark := re.match(_FENCE, line):
             fence = "" if fence == mark.group(1) else fence or mark.group(1)
         heading = re.match(_HEADING, line)
         if heading and not fence:
