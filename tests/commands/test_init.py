@@ -226,12 +226,12 @@ def test_init_names_what_is_uncommitted_also_the_second_time(
     project = an_empty_repository
     project.write("mine", "not committed yet\n")
     named = "uncommitted: .capsule/config.yaml, .gitignore, BACKLOG.yaml\n"
-    helps = "git add .capsule/config.yaml .gitignore BACKLOG.yaml"
+    files = ".capsule/config.yaml .gitignore BACKLOG.yaml"
     for _ in range(2):
         answer = project.say(*words)
         assert answer.code == 0
-        assert f'{named}  {helps} && git commit -m "Settings for Capsule"\n' in answer.out
-    project.git(*helps.split()[1:])
+        assert f'{named}  git add {files} && git commit -m "Settings for Capsule" -- {files}\n' in answer.out
+    project.git("add", *files.split())
     project.git("commit", "-q", "-m", "A backlog")
     assert "uncommitted" not in project.say(*words).out
 

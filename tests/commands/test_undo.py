@@ -124,16 +124,19 @@ def test_an_uncommitted_worklog_is_not_overwritten(committed: BacklogProject) ->
 
 
 @pytest.mark.promise("commands.undo")
-def test_what_was_not_committed_is_put_away_by_the_command_that_is_named(committed: BacklogProject) -> None:
+def test_what_was_not_committed_is_committed_by_the_command_that_is_named(committed: BacklogProject) -> None:
     committed.say("edit", "WRK-003", "--title=Third")
-    before = committed.backlog.read_bytes()
-    committed.say("complete", "WRK-001", "--no-commit")
+    committed.say("hold", "WRK-001", "--reason=later", "--no-commit")
+    committed.write("staged", "not the backlog's\n")
+    committed.git("add", "staged")
+    edited = committed.backlog.read_bytes()
     with unchanged(committed):
         refused = committed.say("undo")
-    command = refused.err.partition("put them away: ")[2].strip()
+    command = refused.err.partition("Commit them: ")[2].strip()
     subprocess.run(command, shell=True, cwd=committed.path, env=committed.environment(), check=True)
-    assert (committed.backlog.read_bytes(), committed.status()) == (before, "")
+    assert (committed.backlog.read_bytes(), committed.status()) == (edited, "A  staged")
     assert committed.say("undo").out.startswith("Undone: [WRK-003][EDIT]")
+    assert "later" in committed.backlog.read_text() and "Third" not in committed.backlog.read_text()
 
 
 @pytest.mark.promise("commands.undo")

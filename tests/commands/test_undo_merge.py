@@ -75,7 +75,7 @@ def test_later_work_and_edits_elsewhere_are_kept(merged: BacklogProject) -> None
 def test_a_file_that_the_user_has_edited_is_not_overwritten(merged: BacklogProject) -> None:
     merged.write("answer", "42, I think\n")
     with unchanged(merged):
-        assert_clear(merged.say("undo", "WRK-001"), 1, "uncommitted edits of answer", "Commit or stash")
+        assert_clear(merged.say("undo", "WRK-001"), 1, "uncommitted edits of answer", "Commit or put away")
 
 
 @pytest.mark.promise("commands.undo-merge")

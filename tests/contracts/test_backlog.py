@@ -998,8 +998,9 @@ def test_only_a_plain_file_is_read_and_nothing_else_is_touched(project: Path, ma
     make(project / WHERE)
     tracker = backlog.connect(project)
     for ask in (tracker.items, lambda: tracker.claim("WRK-001"), lambda: tracker.close("WRK-001", "")):
-        with pytest.raises(TrackerError, match="cannot be read"):
+        with pytest.raises(TrackerError, match="cannot be read") as caught:
             ask()
+        assert caught.value.hint == "Make it a plain file that you may read."
     assert (project / "other.yaml").read_text() == FULL
 
 
@@ -1059,9 +1060,12 @@ def test_a_step_rewrites_all_files_at_once(project: Path) -> None:
 
 
 def test_a_backlog_that_is_gone_is_said_to_be_so(project: Path) -> None:
-    with pytest.raises(TrackerError, match="is missing") as caught:
-        backlog.connect(project).rewrite(lambda _: None, [])
-    assert "git checkout" in caught.value.hint
+    tracker = backlog.connect(project)
+    (project / WHERE).unlink()
+    for ask in (tracker.items, lambda: tracker.rewrite(lambda _: None, [])):
+        with pytest.raises(TrackerError, match="is missing") as caught:
+            ask()
+        assert "git checkout" in caught.value.hint
 
 
 # ---- a model of all of it

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import PurePath
@@ -41,6 +40,7 @@ from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git_objects import Commit, shown
 from capsule.workspaces.checkouts import under_way
+from capsule.workspaces.repository import commit_command
 from capsule.workspaces.state_store import commit_onto, open_state_store
 from capsule.workspaces.trees import is_artefact
 
@@ -263,9 +263,7 @@ def _refuse_what_prevents_a_commit(project: Project) -> None:
     if edited := edited_tracker_files(project):
         have = "has" if len(edited) == 1 else "have"
         cause = f"{', '.join(edited)} {have} changes that are not committed, so nothing is undone."
-        files = shlex.join(edited)
-        commit = f'git add {files} && git commit -m "{COMMIT_TRACKER}" {files}'
-        raise Refused(cause, f"Commit them: {commit}; or put them away: git stash push -u {files}")
+        raise Refused(cause, f"Commit them: {commit_command(COMMIT_TRACKER, edited)}")
 
 
 def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int) -> Iterator[UndoableCommit]:

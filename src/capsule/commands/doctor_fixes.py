@@ -18,7 +18,7 @@ from capsule.project import Project
 from capsule.settings import PROJECT_TOML
 from capsule.system.files import write_atomically
 from capsule.wiring import SKILLS
-from capsule.workspaces.repository import dirty_paths
+from capsule.workspaces.repository import commit_command, dirty_paths
 
 
 @dataclass(frozen=True)
@@ -92,4 +92,4 @@ def apply(fixes: Sequence[Fix], project: Project) -> None:
         tell(f"fixing: {fix.words}")
         fix.apply()
     if left := [path for path in dirty_paths(project.git) if path in (CONFIG, IGNORE)]:
-        say(f'uncommitted: {", ".join(left)}\n  git add {" ".join(left)} && git commit -m "{SETTINGS_COMMIT}"')
+        say(f"uncommitted: {', '.join(left)}\n  {commit_command(SETTINGS_COMMIT, left)}")

@@ -40,7 +40,7 @@ from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
 from capsule.wiring import SKILLS, new_backlog_file, uses_skills
 from capsule.workspaces.checkouts import passes_link
-from capsule.workspaces.repository import dirty_paths, only_branch
+from capsule.workspaces.repository import commit_command, dirty_paths, only_branch
 from capsule.workspaces.state_store import commit_files
 
 BACKLOG = "BACKLOG.yaml"
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     if left := [path for path in dirty_paths(project.git) if path in wanted]:
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         say(f"uncommitted: {', '.join(left[:_MOST_NAMED])}{more}")
-        say(f'  git add {" ".join(sorted({_committable(path) for path in left}))} && git commit -m "{SETTINGS_COMMIT}"')
+        say(f"  {commit_command(SETTINGS_COMMIT, sorted({_committable(path) for path in left}))}")
     if maybe := _maybe_wanted(project):
         say(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         say("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -25,6 +24,7 @@ from capsule.reports.style import TONES, Style, clean, fitted, knows_links, link
 from capsule.reports.table import column, widest
 from capsule.reports.words import lies_words, money
 from capsule.system.clock import SystemClock
+from capsule.workspaces.repository import commit_command
 
 _WIDEST_TITLE = 60
 _MOST_NAMED = 10
@@ -112,9 +112,8 @@ def lies_of(attempts: Iterable[Attempt]) -> str:
 def _uncommitted(project: Project) -> list[str]:
     """Name the tracker's uncommitted files and the command to commit them, in one line."""
     paths = uncommitted_tracker_files(project)
-    named, setting = shlex.join(paths), project.settings.tracker.commit
-    command = f"git add -- {named} && git commit -m {shlex.quote(COMMIT_TRACKER)} -- {named}"
-    return [f"{', '.join(paths)}; {command}{'' if setting else ' (tracker.commit: true does it)'}"] if paths else []
+    hint = "" if project.settings.tracker.commit else " (tracker.commit: true does it)"
+    return [f"{', '.join(paths)}; {commit_command(COMMIT_TRACKER, paths)}{hint}"] if paths else []
 
 
 def queue_summary(report: RunReport, project: Project, again: str) -> str:

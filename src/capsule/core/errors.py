@@ -63,7 +63,7 @@ class Overlap(Refused):
         self.named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         super().__init__(
             f"Your checkout has uncommitted edits of {self.named}, which this would change.",
-            "Commit or stash your edits, then run the same command again.",
+            "Commit or put away your edits, then run the same command again.",
         )
 
 

@@ -533,7 +533,7 @@ class _Run(Struct):
                 report.blocked[mission] = said
             return False
         per_item = isinstance(error, _OF_ONE_ITEM) and not (isinstance(error, BudgetSpent) and error.of_the_run)
-        edited = isinstance(error, Overlap)  # nothing has failed: it continues once the edit is committed or stashed
+        edited = isinstance(error, Overlap)  # nothing has failed: it continues once the edit is committed or put away
         named = bool(self.plan.only) or self.plan.stop_on_failure
         if not per_item or (named and (edited or not isinstance(error, Refused))):
             self._end_run_with(error)

@@ -176,9 +176,7 @@ class BacklogTracker(BaseTracker):
 
         before = read(FILE)
         if before is None:
-            raise TrackerError(
-                f"{FILE} is missing.", f"Restore it: git checkout -- {FILE}; or start with an empty one: capsule init"
-            )
+            raise _missing()
         after = rewritten(
             before,
             assignments,
@@ -237,8 +235,10 @@ class BacklogTracker(BaseTracker):
         """Return the current content of the file; parse it again only after a change."""
         try:
             data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
+        except FileNotFoundError:
+            raise _missing() from None
         except OSError as fault:
-            hint = f"Make it a plain file that you may read; or restore it: git checkout -- {FILE}"
+            hint = "Make it a plain file that you may read."
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
         if data != self._data or not data:
             self._known = read_backlog(data, FILE, self._endings)
@@ -262,3 +262,9 @@ class BacklogTracker(BaseTracker):
         except (CannotWrite, OSError) as fault:
             hint = fault.hint if isinstance(fault, CannotWrite) else "Make sure that you may write there."
             raise TrackerError(f"{fault}; nothing was changed.", hint) from None
+
+
+def _missing() -> TrackerError:
+    return TrackerError(
+        f"{FILE} is missing.", f"Restore it: git checkout -- {FILE}; or start with an empty one: capsule init"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 from collections.abc import Sequence
 
@@ -63,6 +64,12 @@ def base_of(git: Git, ref: str = "HEAD") -> str:
         refuse_if_gone(git)
         raise CapsuleError("This repository has no commits yet.", 'git add -A && git commit -m "First commit"')
     raise CapsuleError(f"There is no commit called {ref}.", "List the branches there are: git branch --all")
+
+
+def commit_command(message: str, paths: Sequence[str]) -> str:
+    """Return the command that commits these paths, and nothing else that is staged."""
+    named = shlex.join(paths)
+    return f'git add {named} && git commit -m "{message}" -- {named}'
 
 
 def ahead_of(git: Git, base: str, into: str) -> bool:
