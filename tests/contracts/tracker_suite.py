@@ -6,7 +6,7 @@
         @classmethod
         def open(cls, folder, items):
             ...  # put the items where your tracker will find them
-            return connect(folder)
+            return connect(folder, folder / "tracker.lock")
 
 A tracker that has no place for some fields of an item says so in `has_no`, one that is added to by what is committed
 in `adds`, one that numbers its items itself in `names`, and all are held to everything else: what they do not have they
@@ -57,7 +57,7 @@ BAD_IDS = ("../../etc", "a..b", "x.lock", "", "-rf", "--force", "a/b", "a b", "a
 
 class TrackerContract:
     has_no: ClassVar[tuple[str, ...]] = ()
-    """Fields that the tracker has no place for: they arrive as if nobody had set them."""
+    """Fields, but not title, status and origin, that it has no place for: they arrive as if nobody had set them."""
     adds: ClassVar[bool] = True
     """New items, comments and reopened ones are its own affair, and not of what is committed."""
     names: ClassVar[Mapping[str, str]] = {}

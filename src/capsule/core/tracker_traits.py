@@ -32,7 +32,7 @@ class TrackerTraits(msgspec.Struct, frozen=True, kw_only=True):
     """`{}` is its name."""
     empty: str = "No open items in {}. Add one"
     own_commands: Mapping[str, str] = {}
-    """The provider's own command for `add`, `show`, `reopen` or `release`; `{}` is the item."""
+    """The provider's own command, or words, for `add`, `show`, `edit`, `reopen` or `release`; `{}` is the item."""
     id_prefix: str = ""
     """The prefix of our ids before the provider's own."""
 

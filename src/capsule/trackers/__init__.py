@@ -27,7 +27,10 @@ items: []
 
 
 class BaseTracker(ABC):
-    """Implement the first five methods, and override others that your provider does better."""
+    """Implement the first five methods, and override others that your provider does better.
+
+    `comment` and `own_files` may be left out; `writing` is needed where two processes may write at once.
+    """
 
     name: str
     traits = TrackerTraits()
@@ -48,16 +51,16 @@ class BaseTracker(ABC):
         """Keep a remark for the people who read the item; by default there is no place for it."""
         self.item(item_id)
 
-    def change(self, item_id: str, values: ItemValues) -> None:  # noqa: ARG002
-        """Set fields of an item; by default a tracker's items are changed in the tracker itself."""
-        raise cannot_change(self.item(item_id).id, self.name, self.traits)
-
     def own_files(self) -> Sequence[str]:
         """Name the paths in the project that are the tracker's."""
         return ()
 
+    def change(self, item_id: str, values: ItemValues) -> None:  # noqa: ARG002
+        """Set fields of an item; by default a tracker's items are changed in the tracker itself."""
+        raise cannot_change(self.item(item_id).id, self.name, self.traits)
+
     def writing(self) -> AbstractContextManager[object]:
-        """Keep other processes from changing items meanwhile."""
+        """Keep other processes from changing items meanwhile; your own `comment` and `change` enter it themselves."""
         return nullcontext()
 
     @property
