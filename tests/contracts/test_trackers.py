@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from capsule.adapters import Tracker
 from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError
 from capsule.core.item import Item, NewItem, Status
+from capsule.project import adapters
 from capsule.system.lock import FileLock
 from capsule.trackers import backlog, beads_file
 from capsule.trackers._beads import file_in, splice
@@ -120,6 +121,18 @@ if "CAPSULE_BD" in os.environ:
         @classmethod
         def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
             return real(folder, items, cls.bd)
+
+
+@pytest.mark.promise("trackers.one-suite")
+@pytest.mark.parametrize("name", sorted(adapters("trackers")))
+def test_every_tracker_is_enrolled(name: str) -> None:
+    wanted = f"Test{''.join(part.capitalize() for part in name.split('-'))}"
+    suites = (each for each in globals().values() if isinstance(each, type) and issubclass(each, TrackerContract))
+    enrolled = {each.__name__.partition("_")[0].lower() for each in suites}
+    how = (
+        f"hold it to the suite: `class {wanted}(TrackerContract)` in this file; docs/how-to/add-a-tracker.md shows how"
+    )
+    assert wanted.lower() in enrolled, how
 
 
 def test_memory_hands_out_the_parts_it_was_given() -> None:
