@@ -185,7 +185,10 @@ class Shell(Protocol):
 
 
 class Trees(Protocol):
-    """A mission's work in git's objects, by tree or commit, without artefacts."""
+    """A mission's work in git's objects, by tree or commit, without artefacts.
+
+    In the paths that it returns, bytes that are not UTF-8 are spelled out; such a file cannot be read by that name.
+    """
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         """List the paths that differ between two trees or commits."""
@@ -200,7 +203,7 @@ class Trees(Protocol):
         """List what delivering this tree adds to where it goes, earlier commits of the mission included."""
 
     def read(self, tree: str, path: str) -> bytes | None:
-        """Read a file of a tree or commit."""
+        """Read a file of a tree or commit; None if there is none of that name."""
 
     def test_cache_key(self, tree: str) -> str:
         """Reduce a tree to what tests depend on: two trees with the same key are tested once."""

@@ -77,7 +77,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     """The end of an agent run; `text` is its last output, enough to hold any signal.
 
     No failure means that the CLI reported success, or that it does not report in a form we can read: then the exit
-    code and the text are all there is.
+    code and the text are all there is. `agents/_recording.py` keeps the fields that a replay needs, and
+    `agents/scripted.py` plays them.
     """
 
     why: str

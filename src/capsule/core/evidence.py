@@ -162,7 +162,7 @@ NOT_EXECUTED = "no test executes it"
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One path that differs between two trees. `kind` is git's letter: A, M, D or T."""
+    """One path that differs between two trees, as people read it. `kind` is git's letter: A, M, D or T."""
 
     path: str
     kind: str

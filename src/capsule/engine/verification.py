@@ -70,7 +70,7 @@ class Verification(Struct):
         return self.run_of(self.tree)[1]
 
     def text(self, path: str, tree: str = "") -> bytes:
-        """Return the content of a file, in the tree or in another; empty if there is no such file."""
+        """Return the content of a file, in the tree or in another; empty if there is none of that name."""
         return self.place.trees.read(tree or self.tree, path) or b""
 
     def observe(self, tree: str) -> Observation:
