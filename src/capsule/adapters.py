@@ -187,7 +187,8 @@ class Shell(Protocol):
 class Trees(Protocol):
     """A mission's work in git's objects, by tree or commit, without artefacts.
 
-    In the paths that it returns, bytes that are not UTF-8 are spelled out; such a file cannot be read by that name.
+    In the paths that it returns, bytes that are not UTF-8 are spelled out. By such a name a file is read, too, unless
+    two files share it.
     """
 
     def changes(self, since: str, until: str) -> Sequence[Change]:

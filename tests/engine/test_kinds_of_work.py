@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -292,6 +293,20 @@ def test_what_is_known_to_fail_on_the_base_does_not_stop_a_merge(a_tested_projec
 
 
 # ---- first tests
+
+
+@pytest.mark.in_git
+@pytest.mark.promise("evidence.only-docs")
+@pytest.mark.parametrize("others", [(), (b"caf\\xe9.py",)], ids=["alone", "beside one that is written alike"])
+def test_code_in_a_file_whose_name_is_no_text_is_no_document(scene: Scene, others: tuple[bytes, ...]) -> None:
+    for name in (b"caf\xe9.py", *others):
+        (scene.root / os.fsdecode(name)).write_text("x = 1\n")
+    scene.git("add", "-A")
+    scene.git("commit", "-q", "-m", "Odd names")
+    edit = {"run": ["printf 'x = 2\\n' > \"$(printf 'caf\\351.py')\""], **writes(README__md="More.\n")}
+    assert played(scene, "docs", edit)[0] == "retry"
+    assert evidence(scene, "only-docs").observed == "also changed: caf\\xe9.py"
+
 
 DETECT: dict[str, Any] = {"test": "", "test_globs": (), "detect": True, "debris": ()}
 FIRST = TEST_ADD.partition("\n    def test_nothing")[0]

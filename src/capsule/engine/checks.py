@@ -708,7 +708,10 @@ def _only_docs(claim: Verification) -> Evidence:
 
 
 def _same_code(claim: Verification, since: str, path: str) -> bool:
-    return same_code(path, claim.text(path, since), claim.text(path))
+    old, new = (claim.place.trees.read(tree, path) for tree in (since, claim.tree))
+    if old is None and new is None:  # not to be read by this name
+        return False
+    return same_code(path, old or b"", new or b"")
 
 
 @_check("no-debris", "no temporary files are left")

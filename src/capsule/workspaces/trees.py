@@ -175,6 +175,10 @@ class GitTrees:
         return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
 
     def read(self, tree: str, path: str) -> bytes | None:
+        if "\\x" in path:  # it may stand for bytes that are not UTF-8
+            files = self._git.list_tree(tree, recursive=True) if tree else ()
+            found = [entry.path for entry in files if shown(entry.path) == path]
+            return self._git.read_file(tree, os.fsdecode(found[0])) if len(found) == 1 else None
         return self._git.read_file(tree, path)
 
     def test_cache_key(self, tree: str) -> str:
