@@ -17,6 +17,7 @@ help: ## this list
 demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted agent
 	@$(BIN)/capsule demo
 
+test: JOBS = 4
 test: $(VENV)/.warm ## the tests a contributor runs, in two minutes (git, make and Python suffice)
 	$(PYTEST) -m "not slow and not sandboxed" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
