@@ -132,6 +132,7 @@ def test_lines_of_a_list_lose_their_markers_and_are_one_commit(a_backlog: Backlo
     ("words", "stdin", "cause", "what_next"),
     [
         (("-",), b" \n\n", "Stdin has no titles.", "capsule add - < ideas.txt"),
+        (("-",), "über\n".encode("latin-1"), "Stdin is not UTF-8 text.", "iconv -t UTF-8"),
         (("-", "--description=-"), b"One\n", "cannot both come from stdin", "as an argument"),
         (("-",), b"One\n" * 100_000, "larger than 256 KiB", "into a file of the project"),
     ],
@@ -167,6 +168,7 @@ def test_any_title_reads_back_as_it_was_typed(a_backlog: BacklogProject) -> None
         (("",), 2, "An item needs a title.", "capsule add"),
         ((" \t ",), 2, "An item needs a title.", "capsule add"),
         (("one\ntwo",), 2, "A title is one line, and this one has several.", "--description"),
+        (("\udcfcber",), 2, "The title is not UTF-8 text.", "a locale with UTF-8"),
         (("x", "--risk=hihg"), 2, "--risk is 'hihg'; it must be low, medium or high.", "Did you mean `high`?"),
         (("x", "--size=7"), 2, "--size is '7'; it must be small, medium or large.", "Leave it out"),
         (("x", "--depends-on=WRK-009"), 1, "There is no item WRK-009 to depend on.", "`capsule status`"),

@@ -31,7 +31,7 @@ from capsule.core.item import (
 )
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
-from capsule.core.text import count, did_you_mean, one_line
+from capsule.core.text import cleaned, count, did_you_mean, one_line, without_controls
 from capsule.core.workflow import Workflow
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
@@ -132,6 +132,8 @@ def title_of(text: str) -> str:
     """Return the title as one line that fits a table; further lines belong to the description."""
     if "\n" in text.strip():
         raise UsageError("A title is one line, and this one has several.", "Put the rest into --description.")
+    if cleaned(text) != without_controls(text):
+        raise UsageError("The title is not UTF-8 text.", "Use a terminal and a locale with UTF-8.")
     title = one_line(text)
     if not title:
         raise UsageError(
