@@ -74,7 +74,12 @@ class Catalog:
         return cls(lambda path: read_plain(root / path), lambda: listing(root))
 
     def prompt(self, name: str, workflow: str = "") -> str:
-        return self._text("prompt", self.full_name(name, workflow))
+        text = self._text("prompt", self.full_name(name, workflow))
+        if not text.strip():
+            raise SettingsError(
+                f"{self.where(name, workflow=workflow)} is empty.", "Write the prompt, or remove the file."
+            )
+        return text
 
     def part(self, name: str) -> str:
         return self._text("part", name)

@@ -429,6 +429,7 @@ FAULTY = {
         "uses {{FINDINGS}}, which has",
     ),
     "not text": (b"Merge \xff\xfe\n", "is not UTF-8"),
+    "empty": (b" \n", ".capsule/prompts/tdd/merge.md is empty"),
 }
 
 
