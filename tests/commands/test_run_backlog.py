@@ -692,6 +692,9 @@ def test_a_file_in_the_place_of_a_folder_is_named_before_an_agent_is_paid(a_back
         answer = a_backlog.say(*words)
         assert_clear(answer, 2, f"{name} is a file, and the backlog needs a folder {name}/.", f"git mv {name}")
     assert (a_backlog.spawns(), a_backlog.head()) == (0, before)
+    found = json.loads(a_backlog.say("doctor", "--no-tests", "--json").out)["checks"]
+    [tracker] = [check for check in found if check["name"] == "tracker"]
+    assert (tracker["state"], f"{name} is a file" in tracker["found"]) == ("wrong", True)
 
 
 @pytest.mark.promise("backlog.reverted-archive")
@@ -701,8 +704,12 @@ def test_a_reverted_archive_commit_brings_the_item_back_to_its_phase(a_backlog: 
     a_backlog.git("revert", "--no-edit", "HEAD")
     item = a_backlog.item()
     assert (item.status, item.phase) == (Status.IN_PROGRESS, "review")
+    shown = a_backlog.say("show", "WRK-001").out
+    assert "; its item was opened again: in_progress at review\n" in shown and "is closed" not in shown
+    assert shown.endswith("next:       capsule run WRK-001\n")
     said = a_backlog.run()
     assert (said.code, a_backlog.ids()) == (0, [])
+    assert a_backlog.say("show", "WRK-001").out.endswith("next:       capsule logs WRK-001\n")
     assert "Resuming WRK-001 at review" in said.err
     assert (
         a_backlog.moves()[-2:] == ["review advance", "archive advance"]
@@ -719,6 +726,7 @@ def test_a_reverted_merge_brings_the_item_back_to_be_started_over(a_backlog: Bac
     assert a_backlog.run().code == 0
     a_backlog.git("revert", "--no-edit", "-m", "1", "HEAD")
     assert a_backlog.item().status is Status.IN_PROGRESS
+    assert a_backlog.say("show", "WRK-001").out.endswith("next:       capsule run WRK-001 --fresh\n")
     before = a_backlog.head()
     for words in ((), ("WRK-001",)):
         said = a_backlog.run(*words)

@@ -41,6 +41,7 @@ from functools import cached_property
 from pathlib import Path
 
 from capsule.adapters import Ran, Tracker
+from capsule.app.items import refuse_files_as_folders
 from capsule.app.planning import uncommitted_before
 from capsule.app.running import home_for_notifications
 from capsule.app.skills import skill_names
@@ -471,6 +472,7 @@ def _tracker(context: _Context) -> Iterator[Checked]:
     try:
         tracker = project.tracker
         items = tracker.items()
+        refuse_files_as_folders(project, tracker.traits.folders)
     except CapsuleError as fault:
         fix = None if tracker or has_tracker(project) else of_tracker(project)
         missing = tracker is None or isinstance(fault, PrerequisiteMissing)

@@ -27,7 +27,8 @@ from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError, UnknownItem
 from capsule.core.history import MissionSummary
-from capsule.core.item import Status, check_id
+from capsule.core.inbox import way_on
+from capsule.core.item import Item, Status, check_id
 from capsule.core.state import MissionState
 from capsule.project import Project, open_project, open_tracker, tracker_if_there
 from capsule.reports.facts import mission_facts
@@ -59,8 +60,15 @@ def summarize(project: Project, mission: str) -> MissionSummary:
     now = SystemClock().now()
     with MissionReader(project) as reader:
         summary = reader.whole(mission, now)
-    over = state.abandoned and is_closed(project, mission)
-    return replace(summary, next=f"capsule logs {mission}") if over else summary
+    if state.abandoned:
+        return replace(summary, next=f"capsule logs {mission}") if is_closed(project, mission) else summary
+    item = _opened_again(project, mission) if state.finished and state.item_closed else None
+    if item is None:
+        return summary
+    at = f" at {item.phase}" if item.phase else ""
+    told = summary.sentence.replace("its item is closed", f"its item was opened again: {item.status.value}{at}")
+    anew = " --fresh" if summary.merged and item.status is Status.IN_PROGRESS else ""  # the work was reverted, too
+    return replace(summary, sentence=told, next=way_on(None, item) or f"capsule run {mission}{anew}")
 
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
@@ -82,6 +90,15 @@ def _held_by(project: Project, name: str) -> list[str]:
     except CapsuleError:
         return []
     return [item.id for item in members if not is_container(item)]
+
+
+def _opened_again(project: Project, name: str) -> Item | None:
+    """Return the open item of a finished mission: a person reopened it, or reverted the commit that closed it."""
+    try:
+        item = open_tracker(project).item(name)
+    except CapsuleError:
+        return None
+    return None if item.status is Status.DONE else item
 
 
 def is_closed(project: Project, name: str) -> bool:
