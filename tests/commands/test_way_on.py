@@ -164,6 +164,15 @@ def test_a_queue_in_which_all_waits_for_you_is_no_success(a_backlog: BacklogProj
     assert next_in(card) == 'capsule answer WRK-001 --notes "..."'
 
 
+@pytest.mark.promise("screens.closing-card", "screens.agree")
+def test_what_failed_in_an_earlier_run_is_still_called_failed(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.play({"triage": [turn("triage", "FAILED", context="It is dark.")]})
+    first, then = a_backlog.run("--max-retries", "0"), a_backlog.run()
+    assert [card.out.splitlines()[1].rpartition(" · ")[0] for card in (first, then)] == ["  0 done · 1 failed"] * 2
+    assert "1 open item: 1 failed\n" in a_backlog.say().out
+
+
 def test_a_run_that_reached_its_cap_is_continued_by_the_same_words(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     assert next_in(a_backlog.run("WRK-001", "--cap", "1")) == "capsule run WRK-001"

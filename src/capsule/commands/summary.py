@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from capsule.app.items import COMMIT_TRACKER, uncommitted_tracker_files
 from capsule.commands.watching import MissionReader
@@ -132,8 +132,15 @@ def queue_summary(report: RunReport, project: Project, again: str) -> str:
     return _laid_out(head, [_score(report, asking, project)], rows)
 
 
-def _asking(report: RunReport, project: Project) -> dict[str, str]:
-    """Return the command that helps each item that did not finish, or was not run as it waits for a person."""
+class _WayOn(NamedTuple):
+    """The command that helps an item, and whether it has failed, in this run or before."""
+
+    command: str
+    failed: bool
+
+
+def _asking(report: RunReport, project: Project) -> dict[str, _WayOn]:
+    """Return what helps each item that did not finish, or was not run as it waits for a person."""
     names = [*report.stuck, *report.waiting]
     items = {item.id: item for item in project.tracker.items()} if names else {}
     found = {}
@@ -141,29 +148,31 @@ def _asking(report: RunReport, project: Project) -> dict[str, str]:
         for name in names:
             view = reader.whole(name, "") if reader.history(name).starts else None
             if helps := way_on(view, items.get(name)):
-                found[name] = helps
+                failed = name in report.failed or bool(view and view.status is MissionStatus.FAILED)
+                found[name] = _WayOn(helps, failed)
     return found
 
 
-def _next_command(report: RunReport, asking: Mapping[str, str], again: str) -> str:
+def _next_command(report: RunReport, asking: Mapping[str, _WayOn], again: str) -> str:
     """Return the one command that helps most after a run."""
+    helps = {name: way.command for name, way in asking.items()}
     if report.stuck:
         item, why = next(iter([*report.blocked.items(), *report.failed.items()]))
         _, fresh, options = why.rpartition(f"capsule run {item} --fresh")
         elsewhere = f"capsule logs {item} -f" if why.startswith(ELSEWHERE) else ""
-        return asking.get(item) or elsewhere or (f"{fresh}{options}" if fresh else f"capsule run {item}")
+        return helps.get(item) or elsewhere or (f"{fresh}{options}" if fresh else f"capsule run {item}")
     if report.stopped:
         return f"capsule run {report.stopped[0]}"
     if report.exit_code or report.ended_because.startswith(CAP):
         return again
     if report.waiting:
-        return next(iter(asking.values()), "capsule explain")
+        return next(iter(helps.values()), "capsule explain")
     if report.done[1:]:
         return "capsule report"
     return f"capsule show {report.done[0]}" if report.done else "capsule status"
 
 
-def _sign(report: RunReport, asking: Mapping[str, str]) -> str:
+def _sign(report: RunReport, asking: Mapping[str, _WayOn]) -> str:
     if report.exit_code == Interrupted.exit_code:
         return MissionStatus.STOPPED.sign
     if report.failed or report.exit_code > 1:
@@ -173,11 +182,12 @@ def _sign(report: RunReport, asking: Mapping[str, str]) -> str:
     return MissionStatus.STOPPED.sign if report.exit_code else MissionStatus.DONE.sign
 
 
-def _score(report: RunReport, asking: Mapping[str, str], project: Project) -> str:
+def _score(report: RunReport, asking: Mapping[str, _WayOn], project: Project) -> str:
     """`2 merged · 3 lies caught · 1 needs you · $0.12 · 35 s`"""
     merged = sum(name in report.states and "merged" in report.states[name].facts for name in report.done)
-    asked = {*report.blocked, *asking} - {*report.failed}
-    counts = {MissionStatus.NEEDS_YOU: len(asked), MissionStatus.FAILED: len(report.failed)}
+    failed = {*report.failed, *(name for name, way in asking.items() if way.failed)}
+    asked = {*report.blocked, *asking} - failed
+    counts = {MissionStatus.NEEDS_YOU: len(asked), MissionStatus.FAILED: len(failed)}
     spawned = {*report.spawned}
     with MissionReader(project) as reader:
         known = {name: reader.history(name) for name, _ in spawned}
