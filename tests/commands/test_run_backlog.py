@@ -1011,7 +1011,7 @@ def test_a_checkout_in_the_middle_of_something_is_refused(a_backlog: BacklogProj
     a_backlog.add()
     (a_backlog.path / ".git" / name).mkdir()
     said = a_backlog.run()
-    assert said.code == 2 and "is under way" in said.err and "--abort" in said.err
+    assert said.code == 2 and "is under way" in said.err and "--continue" in said.err
     assert a_backlog.spawns() == 0
 
 

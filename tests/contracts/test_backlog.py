@@ -253,8 +253,8 @@ def test_a_dependency_that_was_closed_is_not_done(
 
 ITEM = "  - id: WRK-001\n    title: t\n    status: new\n"
 FAULTS = {
-    "empty": ("", "is empty", "capsule init"),
-    "only comments": ("# nothing\n", "is empty", "git checkout"),
+    "empty": ("", "is empty", "`git checkout -- BACKLOG.yaml`. A backlog without items is `schema_version: 1`"),
+    "only comments": ("# nothing\n", "is empty", "A backlog without items is `schema_version: 1` and `items: []`."),
     "a list": ("- a\n", "not a mapping", "schema_version: 1"),
     "corrupt": (f"{HEAD}  - id: 'x\n", "line 4", "valid YAML"),
     "unquoted colon": (f"{HEAD}  - id: a\n    title: Fix: it\n", "line 5", "needs quotes"),

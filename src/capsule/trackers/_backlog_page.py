@@ -239,7 +239,10 @@ def opened(data: bytes, where: str) -> BacklogPage:
     _refuse_bombs(text, where)
     documents = _parsed(data, text, where)
     if not documents or documents[0] is None:
-        raise TrackerError(f"{where} is empty.", f"Restore it with `git checkout -- {where}`, or `capsule init`.")
+        lost = "" if text.strip() else f"Restore it with `git checkout -- {where}`. "
+        raise TrackerError(
+            f"{where} is empty.", f"{lost}A backlog without items is `schema_version: 1` and `items: []`."
+        )
     if len(documents) > 1:
         raise TrackerError(f"{where} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
     document = documents[0]

@@ -49,13 +49,13 @@ Stamp = tuple[int, int, int, int] | None
 _LARGE = 16 * 1024 * 1024
 _LOCK_WAIT = 60.0
 
-# Git's files for an operation in progress, and how to end it.
+# Git's files for an operation in progress, and how to finish it: `--abort` would drop what was resolved.
 UNDER_WAY = {
-    "MERGE_HEAD": ("a merge", "git merge --continue or --abort"),
-    "rebase-merge": ("a rebase", "git rebase --abort, or --continue if it is yours"),
-    "rebase-apply": ("a rebase or an am", "git rebase --abort, or --continue if it is yours"),
-    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick --continue or --abort"),
-    "REVERT_HEAD": ("a revert", "git revert --continue or --abort"),
+    "MERGE_HEAD": ("a merge", "git merge --continue"),
+    "rebase-merge": ("a rebase", "git rebase --continue"),
+    "rebase-apply": ("a rebase or an am", "git rebase --continue, or git am --continue"),
+    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick --continue"),
+    "REVERT_HEAD": ("a revert", "git revert --continue"),
     "BISECT_LOG": ("a bisect", "git bisect reset"),
 }
 
