@@ -81,6 +81,25 @@ def test_a_missing_worklog_is_named(prepared: Project, text: str | None) -> None
     assert_clear(answer, 1, f"{ITEM} is not signed off: its worktree has no worklog.md", f"capsule run {ITEM}")
 
 
+@pytest.mark.promise("commands.merge-without-worklog")
+@pytest.mark.parametrize("text", [None, " \n"], ids=["gone", "empty"])
+def test_a_worklog_that_a_signed_off_mission_has_lost_is_restored_and_that_is_said(
+    a_mission_at_execute: Project, text: str | None
+) -> None:
+    project = a_mission_at_execute
+    for _ in range(3):
+        assert project.capsule("step", ITEM).code == 0
+    worklog = project.worktree / "worklog.md"
+    worklog.unlink()
+    if text is not None:
+        worklog.write_text(text)
+    answer = project.capsule("merge", ITEM)
+    assert answer.code == 0, answer
+    assert "note: worklog.md was missing; it is restored as the phase before left it.\n" in answer.err
+    kept = (project.path / ".capsule/logs" / ITEM / "worklog.md").read_text()
+    assert "Make it 42." in kept and "<!-- capsule sign-off#1 -->" in kept and "<!-- capsule merge#1 -->" in kept
+
+
 def test_a_mission_under_way_is_judged_by_its_journal_alone(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "worklog.md").write_text(SIGNED)
     main = a_halted_mission.head("main")

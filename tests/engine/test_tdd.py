@@ -112,6 +112,21 @@ def test_a_test_writer_that_writes_code_is_sent_back(scene: Scene) -> None:
     assert scene.moves("one")[1:3] == ["test-writer#1 retry", "test-writer#2 advance"]
 
 
+@pytest.mark.promise("processes.worklog")
+@pytest.mark.parametrize("lose", [{"remove": ["worklog.md"]}, {"write": {"worklog.md": "\n"}}], ids=["gone", "empty"])
+def test_a_worklog_that_an_agent_loses_is_restored_for_those_after_it(scene: Scene, lose: dict[str, Any]) -> None:
+    scene.plays(story(test_review=[{**lose, "signal": PASS}]))
+    assert scene.run("one", "tdd").finished, scene.moves("one")
+    told = {event.phase: event.outcome.warnings for event in scene.ended("one")}
+    [lost] = [phase for phase, warnings in told.items() if any("worklog.md was missing" in each for each in warnings)]
+    worklog = (scene.root / ".capsule/logs/one/worklog.md").read_text()
+    assert lost == "test-review" and "- Warning: worklog.md was missing; it is restored" in worklog
+    assert [worklog.count(f"<!-- capsule {phase}#1 -->") for phase in ("test-writer", "test-review", "merge")] == [
+        1
+    ] * 3
+    assert worklog.startswith("# ") and "### Phase 1: test-writer" in worklog
+
+
 @pytest.mark.promise("evidence.reviewers", "evidence.edited-tests")
 def test_what_a_reviewer_writes_is_dropped_and_named(scene: Scene) -> None:
     bent = {"write": {"tests.sh": "true\n", "cache/x.pyc": "x", "worklog.md": "Reviewed.\n"}, "signal": PASS}

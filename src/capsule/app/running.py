@@ -25,7 +25,7 @@ from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
 from capsule.core.workflow import Role, Workflow
 from capsule.core.worklog import open_worklog, section_of, signed_off
-from capsule.engine.job import load_state, note, place_of
+from capsule.engine.job import LOST_WORKLOG, load_state, lost_worklog, note, place_of
 from capsule.engine.run_mission import close_what_is_merged, move_to, run_until_halt
 from capsule.project import Project
 from capsule.reports.live import FanOut
@@ -162,10 +162,18 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
     ):
         _check_signed_off(plan, services)
         check_agents(plan, services)
+        _restore_worklog(plan, services, run)
         if not _only_waits_to_be_published(plan, services):
             names = plan.order.workflow.names()
             move_to(plan.order, services, names[names.index(_last_review(plan.order.workflow)) + 1])
         return run_until_halt(plan.order, services)
+
+
+def _restore_worklog(plan: MissionPlan, services: Services, run: RunContext) -> None:
+    """Restore the worklog of a mission under way if it is missing, and say so."""
+    if plan.state.under_way and (lost := lost_worklog(place_of(plan.state, services), plan.state.checkpoint)):
+        place_of(plan.state, services).write_worklog(lost)
+        run.tell(f"note: {LOST_WORKLOG}.")
 
 
 def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:

@@ -36,6 +36,7 @@ from capsule.engine.job import (
     Job,
     Report,
     commit_message,
+    lost_worklog,
     note,
     parked,
     passed,
@@ -93,9 +94,8 @@ def join_exam(job: Job) -> Report:
 def archive(job: Job) -> Report:
     """Store the logs, remove worktree and branch, and close the item."""
     services, place = job.services, job.place
-    checkpoint, worklog = job.state.checkpoint, place.worklog()
-    if not worklog and checkpoint:  # the worktree may be gone already, by an agent or by a first try at this step
-        worklog = (place.trees.read(checkpoint.commit, "worklog.md") or b"").decode(errors="replace")
+    # The worktree may be gone already, by an agent or by a first try at this step.
+    worklog = lost_worklog(place, job.state.checkpoint) or place.worklog()
     logs = logs_of(job.mission, services, worklog)
     folder = services.archive.store(job.mission, logs, job.step.key)
     kept = _salvage(job)

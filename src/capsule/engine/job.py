@@ -87,6 +87,16 @@ def place_of(state: MissionState, services: Services, mission: str = "") -> Plac
     return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
+LOST_WORKLOG = "worklog.md was missing; it is restored as the phase before left it"
+
+
+def lost_worklog(place: Place, checkpoint: Checkpoint | None) -> str:
+    """Return the worklog as it was recorded last if the place has none, or an empty one; '' if it is there."""
+    if checkpoint is None or place.worklog().strip():
+        return ""
+    return (place.trees.read(checkpoint.commit, "worklog.md") or b"").decode(errors="replace")
+
+
 @contextmanager
 def guard_repository(place: Place) -> Iterator[list[str]]:
     """Guard the repository while agents or tests run; fill the list with breaches, also after an error."""

@@ -28,7 +28,18 @@ from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.checks import CHECKS, verify
 from capsule.engine.children import run_child
 from capsule.engine.examiner import run_examiner, writes_exam
-from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of, quarantined
+from capsule.engine.job import (
+    LOST_WORKLOG,
+    Job,
+    Report,
+    RunUntilHalt,
+    guard_repository,
+    lost_worklog,
+    parked,
+    passed,
+    place_of,
+    quarantined,
+)
 from capsule.engine.verification import Verification
 from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
@@ -279,9 +290,11 @@ def _fitting(remark: Remark, log: str) -> Remark:
 def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
     """Write Capsule's worklog entry, then make a checkpoint with it; keep the last one if the place is gone."""
     place, phase = job.place, job.phase.name
+    if lost := lost_worklog(place, job.state.checkpoint) if place.path.exists() else "":
+        outcome = msgspec.structs.replace(outcome, warnings=(*outcome.warnings, LOST_WORKLOG))
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at, answer=job.state.answer)
     try:
-        worklog = with_entry(place.worklog(), section_of(job.state.workflow, phase), text)
+        worklog = with_entry(lost or place.worklog(), section_of(job.state.workflow, phase), text)
         place.write_worklog(job.services.redact(worklog))
         checkpoint = place.checkpoint(job.step.key)
     except WorkspaceBroken as broken:
