@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -140,9 +141,11 @@ def test_a_broken_install_stops_the_run_before_items_are_burnt(a_backlog: Backlo
     an_agent(a_backlog, script)
     a_backlog.add()
     a_backlog.add("Another")
-    said = a_backlog.run("--agent", "./agent.sh")
+    said = a_backlog.run("--agent", "./agent.sh", ACME_TOKEN="shh-not-told")
     assert said.code == 2
     assert "does not run" in said.err and "agent.sh --version` until it works" in said.err
+    if "env" not in script:  # of one that was started
+        assert re.search(r" Its log: \S+\.log\. Not given to it: ACME_TOKEN; environment\.allow passes", said.err)
     assert [a_backlog.item(name).status.value for name in ("WRK-001", "WRK-002")] == ["new", "new"]
 
 

@@ -154,7 +154,8 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         if transcript.why == "stopped" or failure is None:
             raise _interrupted(job, f"Stopped during {job.phase.name}; nothing is lost.")
         if failure.reaction is Reaction.STOP:
-            raise AgentUnavailable(failure.reason, failure.hint)
+            died = failure.kind is Kind.MISSING and transcript.exit_code
+            raise AgentUnavailable(failure.reason, " ".join([failure.hint, *_traces(ran)]) if died else failure.hint)
         waited += transcript.seconds  # a failed try takes time, too
         if failure.kind is Kind.SILENT:
             waited += _wait(job, failure, _AFTER_SILENCE, waited)
@@ -313,22 +314,25 @@ def signal_of(transcript: Transcript) -> Signal:
 
 def _cause_of_death(ran: AgentRun, signal: Signal) -> Failure | None:
     """Return what helps to find out why an agent failed without an answer."""
-    transcript, briefing = ran.transcript, ran.briefing
+    transcript = ran.transcript
     if not (signal.synthetic and transcript.exit_code and transcript.why == "exited"):
         return None
     known = transcript.failure or Failure(Kind.CRASH, one_line(signal.feedback.partition("\n")[0]))
+    return replace(known, hint=" ".join(filter(None, (known.hint, *_traces(ran)))))
+
+
+def _traces(ran: AgentRun) -> Iterator[str]:
+    """Say what a dead agent left: the end of its stderr, its log, and which variables it was not given."""
+    transcript, briefing = ran.transcript, ran.briefing
     printed, log = transcript.stderr.decode(errors="replace"), Path(briefing.log)
-    lines = [one_line(line) for line in printed.splitlines() if line.strip()]
-    hint = [known.hint] if known.hint else []
-    hint += [f"Its stderr ends with: {' / '.join(lines[-_LINES_SHOWN:]).rstrip('.')}."] if lines else []
-    hint.append(f"Its log: {Path(briefing.keep) / log.name if briefing.keep else log}.")
+    if lines := [one_line(line) for line in printed.splitlines() if line.strip()]:
+        yield f"Its stderr ends with: {' / '.join(lines[-_LINES_SHOWN:]).rstrip('.')}."
+    yield f"Its log: {Path(briefing.keep) / log.name if briefing.keep else log}."
     named = [name for name in transcript.withheld if name in printed]
-    kept = list(dict.fromkeys((*named, *transcript.withheld)))
-    if kept:
+    if kept := list(dict.fromkeys((*named, *transcript.withheld))):
         more = f" and {len(kept) - _NAMES_SHOWN} more" if len(kept) > _NAMES_SHOWN else ""
         listed = ", ".join(kept[:_NAMES_SHOWN])
-        hint.append(f"Not given to it: {listed}{more}; environment.allow passes variables on.")
-    return replace(known, hint=" ".join(hint))
+        yield f"Not given to it: {listed}{more}; environment.allow passes variables on."
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
