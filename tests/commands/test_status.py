@@ -16,6 +16,7 @@ from capsule.core.stamps import clock_time
 from capsule.core.workflow import Phase, Workflow
 from capsule.journals.sqlite import SqliteJournal
 from capsule.reports.table import column, fit, width_of
+from capsule.system.clock import SystemClock
 from capsule.system.lock import FileLock
 
 from .backlog_project import STAMP, BacklogProject, blocked
@@ -212,10 +213,13 @@ def test_a_mission_that_waits_says_for_what_and_until_when(a_backlog: BacklogPro
         journal.note("WRK-001", StepBegun(at=STAMP, key="prd#1", phase="prd", run=1, attempt=1))
         failure = Failure(Kind.RATE_LIMIT, "Too many requests")
         journal.note("WRK-001", Waiting(at=STAMP, key="prd#1", failure=failure, seconds=3600))
+        tried_again, now = a_backlog.say("status").out, SystemClock().now()
+        journal.note("WRK-001", Waiting(at=now, key="prd#1", failure=failure, seconds=3600))
         out = a_backlog.say("status").out
     journal.close()
-    until = clock_time(STAMP, 3600)
+    until = clock_time(now, 3600)
     assert f"WRK-001 waiting at prd for the agent's provider until {until}: Too many requests" in out
+    assert "▶ WRK-001 running" in tried_again and "waiting" not in tried_again, "that wait is over"
 
 
 def test_a_mission_that_was_interrupted_is_marked(a_backlog: BacklogProject) -> None:

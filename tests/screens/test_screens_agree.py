@@ -368,6 +368,33 @@ def test_a_run_that_was_stopped_by_a_person_is_stopped_and_one_that_ended_badly_
     assert shown == ends
 
 
+@pytest.mark.promise("screens.agree", "agents.status-of-waits")
+@pytest.mark.parametrize(("passed", "status"), [(119, "waiting"), (120, "running"), (900, "running")])
+def test_an_agent_that_is_tried_again_after_a_wait_runs(passed: int, status: str) -> None:
+    told = prepared().begin().wait(120).pass_time(passed - 120)
+    shown = on_every_screen(Story(told, running=True))
+    assert (shown.told["state"], " waiting " in f" {shown.board} ") == (status, status == "waiting")
+    assert (shown.shown["state"], "waiting at code" in shown.show) == (status, status == "waiting")
+
+
+@pytest.mark.promise("screens.agree")
+@pytest.mark.parametrize(
+    ("told", "running", "waited"),
+    [
+        (prepared().begin().wait(120).pass_time(-60), True, 60),
+        (prepared().begin().wait(120).pass_time(-60).stopped().pass_time(NIGHT), False, 60),
+        (prepared().begin().wait(120).pass_time(NIGHT), False, 0),
+        (prepared().begin().wait(120).wait(3600).end().step("look").step("deliver"), False, 3720),
+    ],
+    ids=["under way", "stopped", "killed", "over"],
+)
+def test_a_wait_for_a_provider_counts_as_long_as_it_took(told: Told, running: bool, waited: int) -> None:
+    view = told.summary(running=running)
+    report = Report(project="", title="", as_of=told.at, missions=(view,))
+    assert (view.waited_seconds, report.totals.waited_seconds) == (waited, waited)
+    assert view.waited_seconds <= view.wall_seconds
+
+
 @pytest.mark.promise("screens.agree")
 def test_the_time_between_a_killed_run_and_the_one_that_continues_it_is_not_work() -> None:
     again = RunStarted(at=at(NIGHT), cap=9, spawns=1)

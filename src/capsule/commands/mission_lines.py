@@ -20,15 +20,15 @@ def mission_lines(project: Project, pids: Mapping[str, int], begun: Mapping[str,
     A backlog tells itself at which phase an item is: there only interrupted missions are described, and those that
     wait for a person.
     """
-    lines = []
+    lines, now = [], SystemClock().now()
     with MissionReader(project) as reader:
-        for run, progress in reader.progress(SystemClock().now()) if pids else ():
+        for run, progress in reader.progress(now) if pids else ():
             lines.append(f"{run.status.sign} {clean(run.name)} {' · '.join(progress_words(progress))}")
         for name, pid in pids.items():
             history, sign = reader.history(name), MissionStatus.RUNNING.sign
             doing = f"running (pid {pid})" if pid else "running"
-            if history.waiting or history.queued:
-                standing = reader.summary(name, "")
+            standing = reader.summary(name, now) if history.waiting or history.queued else None
+            if standing and standing.status is MissionStatus.WAITING:
                 sign, doing = standing.status.sign, clean(standing.sentence)
             lines.append(f"{sign} {name} {doing}: capsule logs {name} -f")
         for name, item in begun.items():

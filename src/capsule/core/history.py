@@ -148,7 +148,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waited(self) -> float:
-        return sum(wait.seconds for wait in self.waits)
+        """Add up its waits for the provider, the last one only so far: it may be under way, or was interrupted."""
+        if self.ended or not self.waits:
+            return sum(wait.seconds for wait in self.waits)
+        known = self.until or self.waits[-1].at
+        return sum(min(wait.seconds, seconds_between(wait.at, known)) for wait in self.waits)
 
     @property
     def passed_despite_evidence(self) -> bool:
@@ -236,6 +240,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self, presence: Presence, now: str, budget: Budget = NO_BUDGET) -> MissionSummary:
         """Join the events with the presence of a runner, as of now."""
         pid = presence.pid
+        if self.waiting and seconds_between(self.waiting.at, now) >= self.waiting.seconds:  # it tries again now
+            return replace(self, waiting=None).summary(presence, now, budget)
         condition, status, sentence = self._standing(pid, presence.place)
         seen = self if pid is not None else replace(_interrupted(self), waiting=None)
         if seen.under_way:
@@ -275,7 +281,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         at = f" at {self.state.begun.phase}" if self.state.begun else ""
         if self.waiting:
             until = clock_time(self.waiting.at, self.waiting.seconds)
-            words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason}"
+            words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason.rstrip('.')}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         if self.queued and place != "":
             words = f"waiting for its turn to be merged into {self.queued.branch}: {self._in_line(place)}"

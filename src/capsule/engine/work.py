@@ -245,7 +245,7 @@ def _wait(job: Job, failure: Failure, seconds: float, waited: float, shared_by: 
     """Wait for the provider; `shared_by` names the agent whose other missions wait as well."""
     if waited + seconds > job.services.limits.wait_seconds:
         at = clock_time(job.services.clock.now(), seconds)
-        so_far = f", and it has waited {duration(waited)} already" if waited else ""
+        so_far = f", and it has waited {duration(waited)} already" if waited >= 1 else ""
         raise ProviderLimit(
             f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
             f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
