@@ -16,7 +16,8 @@ from tests.costs import LONG, eventually
 
 from .backlog_project import BacklogProject, blocked, unchanged
 from .backlog_script import honest, turn
-from .conftest import ITEM, PASS, Project, assert_clear, nothing_changes
+from .conftest import ITEM, PASS, Project, assert_clear, nothing_changes, said
+from .conftest import honest as honest_mission
 from .terminal import Terminal
 from .test_accept import BECAUSE, a_mission_that_needs_you  # noqa: F401 - a fixture
 from .test_jobs import Shelf, makes, shelf, waits  # noqa: F401 - a fixture
@@ -60,6 +61,15 @@ def test_an_answer_may_be_long(some_questions: BacklogProject) -> None:
     file.write_text(LONG_ANSWER)
     assert some_questions.say("answer", "WRK-001", "--file", str(file)).code == 0
     assert context(some_questions) == LONG_ANSWER
+
+
+@pytest.mark.promise("inbox.answer")
+def test_an_answer_to_a_review_says_that_its_worker_goes_on(a_project: Project) -> None:
+    again = [said("PASS", write={"answer": f"42\n{number}\n"}) for number in range(3)]
+    a_project.play(honest_mission(execute=again, execute_review=[said("NEEDS_WORK", "Call it less.")] * 3))
+    assert "needs you at execute-review" in a_project.run().out
+    answer = a_project.say("answer", ITEM, "It is short enough.")
+    assert answer == (0, f"{ITEM} resumes at execute with your notes: capsule run {ITEM}\n", "")
 
 
 @pytest.mark.promise("inbox.answer")

@@ -846,6 +846,17 @@ def test_init_add_status_advance_and_unblock_work_in_a_row(a_backlog: BacklogPro
 
 
 @pytest.mark.promise("commands.free-again")
+@pytest.mark.parametrize("verb", ["abort", "clean"])
+def test_an_item_of_a_backlog_is_free_again_and_goes_on_where_it_was(a_backlog: BacklogProject, verb: str) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "2")
+    answer = a_backlog.say(verb, "WRK-001")
+    assert answer.code == 0 and ("  go on:       capsule run WRK-001\n" in answer.out) is (verb == "abort"), answer
+    said = a_backlog.run("--cap", "1")
+    assert "Resuming WRK-001 at research" in said.err and "[WRK-001][RESEARCH] Result: PHASE_COMPLETE" in said.err
+
+
+@pytest.mark.promise("commands.free-again")
 @pytest.mark.parametrize(
     ("kind", "command"),
     [("clarification", 'capsule answer WRK-001 --notes "..."'), ("decision", "capsule answer WRK-001 --approve")],

@@ -255,6 +255,7 @@ def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
     state = scene.run("one", "tdd")
     assert state.halt is not None
     assert state.halt.exit_code == 1
+    assert state.halt.reason.startswith("it claimed that everything is committed, and not committed: tests.sh; ")
     assert (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").exists()
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import CommittedTracker, Tracker
 from capsule.app.items import ItemLock, Moved, lock_item, move, record, refuse_verb
+from capsule.app.missions import mission_state
 from capsule.core.assignment import Exists
 from capsule.core.documents import artefact_path, artefact_paths
 from capsule.core.errors import CapsuleError, Refused, UsageError
@@ -266,6 +267,8 @@ def unblock(project: Project, item_id: str, notes: str = "", *, no_commit: bool 
         from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
         reopen_mission(project, done.item, notes)
+        to_do = mission_state(project, item_id).to_do  # a review goes on with the worker it sends back to
+        done = done._replace(goes_on_from=to_do[0] if to_do else done.goes_on_from)
     return done._replace(taken_up_by=_told(project, item_id))
 
 

@@ -42,5 +42,5 @@ def _abort(project: Project, mission: str) -> None:
         say(f"  {merged_already(ended)}")
     elif helps:
         say(f"  next:        {helps}")
-    else:
-        say(f"  start over:  capsule run {mission}")
+    else:  # steps that are committed are not done again
+        say(f"  {'start over:' if ended.branch_kept else 'go on:     '}  capsule run {mission}")

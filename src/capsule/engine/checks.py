@@ -768,7 +768,7 @@ def _as_approved(claim: Verification) -> Evidence:
 def _committed(claim: Verification) -> Evidence:
     """Everything to be delivered is in a commit of the branch."""
     left = claim.place.touched_outside_commit()
-    observed = ", ".join(left[:SHOWN]) or "nothing is left uncommitted"
+    observed = f"not committed: {', '.join(left[:SHOWN])}" if left else "nothing is left uncommitted"
     return _evidence(observed, not left, "Stage exactly these paths and commit them.")
 
 
