@@ -294,7 +294,7 @@ def test_nothing_is_written_through_a_link(a_lived_in_repository: BacklogProject
     place.parent.mkdir(exist_ok=True)
     place.unlink(missing_ok=True)
     place.symlink_to(elsewhere)
-    assert_clear(a_lived_in_repository.say("init"), 2, f"{name} is not a plain file", "Replace it with a plain file")
+    assert_clear(a_lived_in_repository.say("init"), 2, f"{name} is not a plain file", "put a plain file in its place")
     assert elsewhere.read_text() == ""
 
 
@@ -323,7 +323,7 @@ def test_settings_behind_a_link_are_left_as_they_are(a_lived_in_repository: Back
     assert place.is_symlink()
     elsewhere.unlink()
     answer = a_lived_in_repository.say("init")
-    assert_clear(answer, 2, ".capsule/config.yaml is not a plain file", "Replace it with a plain file")
+    assert_clear(answer, 2, ".capsule/config.yaml is not a plain file", "put a plain file in its place")
 
 
 def test_init_names_ignored_files_that_agents_and_tests_may_want(a_lived_in_repository: BacklogProject) -> None:

@@ -124,6 +124,23 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert all(len(line) <= 120 for line in shown.splitlines())
 
 
+LOSES_WORK = re.compile(r"git (stash|clean|restore|reset --hard|checkout (--|-f)|push -f|branch -D)|--abort\b|\brm -")
+NOTHING_TO_LOSE = ("Restore it: git checkout -- ", "Restore it with `git checkout -- ")
+"""Of a backlog that is not there, or blank."""
+
+
+@pytest.mark.promise("errors.safe-hints")
+def test_no_hint_names_a_command_that_can_hide_or_lose_work() -> None:
+    found = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        documented = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documented]
+        told = [(str(node.value), node.lineno) for node in texts if node.value not in NOTHING_TO_LOSE]
+        found += [f"{path.name}:{line}" for text, line in told if LOSES_WORK.search(text)]
+    assert found == []
+
+
 def test_every_agent_file_can_be_connected() -> None:
     from importlib import import_module
 

@@ -197,7 +197,7 @@ def _check_file(root: Path, name: str) -> None:
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # it is not going to be written, and people link their settings
     if place.is_symlink() or passes_link(root, place) or (place.exists() and not place.is_file()):
-        raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
+        raise CapsuleError(f"{name} is not a plain file.", "Move it away, or put a plain file in its place.")
 
 
 def _files(project: Project, args: argparse.Namespace, tracker: str) -> dict[str, bytes]:

@@ -323,7 +323,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Remove what is in its place.") from error
+        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Move away what is in its place.") from error
 
 
 def _drop_empty_folders(folder: Path, top: Path) -> None:

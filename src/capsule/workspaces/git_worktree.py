@@ -422,7 +422,7 @@ class GitWorktree:
         if is_artefact(path.encode(errors="surrogateescape"), self._artefacts):
             raise Refused(f"{path} is kept by Capsule and is no part of the work.", "Choose another path.")
         if passes_link(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
-            raise Refused(f"{path} is not a plain file in {self.path}.", "Remove what is in its place.")
+            raise Refused(f"{path} is not a plain file in {self.path}.", "Move away what is in its place.")
         make_folder(file.parent)
         write_atomically(file, content)
 
