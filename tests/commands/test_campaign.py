@@ -230,6 +230,15 @@ def test_what_was_stopped_says_where_once(pottery: Pottery) -> None:
     assert "  next:      capsule run kiln" in lines
 
 
+@pytest.mark.promise("commands.next-helps")
+def test_an_epic_whose_rest_waits_for_a_person_names_the_command_that_helps(pottery: Pottery) -> None:
+    rows = row("kiln", "epic") + row("glaze", parent="kiln", status="blocked") + row("tile", "task", "kiln", "glaze")
+    pottery.beads.write_text(rows)
+    answer = pottery.say("run", "kiln")
+    assert answer.code == 1 and "not run:   tile: waits for glaze (blocked)\n" in answer.out
+    assert '  next:      capsule answer glaze --notes "..."\n' in answer.out
+
+
 def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:
     ways = {row["id"]: row["to_move_it"] for row in json.loads(pottery.say("explain", "--json").out)}
     assert ways == {

@@ -163,7 +163,8 @@ def _next_command(report: RunReport, asking: Mapping[str, _WayOn], again: str) -
         return helps.get(item) or elsewhere or (f"{fresh}{options}" if fresh else f"capsule run {item}")
     if report.stopped:
         return f"capsule run {report.stopped[0]}"
-    if report.exit_code or report.ended_because.startswith(CAP):
+    asked = report.exit_code == 1 and helps  # the rest waits for a person, who is asked by no error
+    if (report.exit_code and not asked) or report.ended_because.startswith(CAP):
         return again
     if report.waiting:
         return next(iter(helps.values()), "capsule explain")
