@@ -84,7 +84,7 @@ def summary(answer: Said) -> set[tuple[str, str]]:
     return {(label, text.strip().partition(" · ")[0]) for label, _, text in rows}
 
 
-@pytest.mark.promise("campaigns.epic", "campaigns.progress")
+@pytest.mark.promise("campaigns.epic", "campaigns.progress", "backlog.order")
 def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> None:
     """Whatever is checked out: the user's own branch stays as it is."""
     pottery.git("switch", "-q", "-c", "mine")
@@ -101,6 +101,9 @@ def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> Non
     assert isinstance(lid, MissionStarted) and isinstance(sign, MissionStarted)
     assert lid.base == pottery.head("main~2"), "the main that holds the pot"
     assert [line.split(" (")[0] for line in sign.earlier.splitlines()] == ["- pot The pot", "- lid The lid"]
+    said_first = answer.err.splitlines()[:4]
+    assert "order:   pot (ready, priority P3), sign (ready, priority P4)" in said_first
+    assert "not now: lid (waits for pot (ready))" in said_first
     assert "kiln The kiln: 2 of 3 done\nware The ware: 2 of 2 done\nware The ware is closed: all 2 items" in answer.err
     assert answer.out.splitlines()[0] == "✓ Campaign kiln ended: kiln is done."
     undo = [" ".join(line.split()) for line in answer.out.splitlines() if "revert" in line]

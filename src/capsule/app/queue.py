@@ -200,7 +200,8 @@ class _ProjectJobs:
         check_agents(plan, services)
         exclude_our_files(plan)
         if self._tells_order and not self._taken:  # nothing can be refused any more
-            _tell_all(self._run, [*_order_in_words(self.places({}), self._request.items or None)])
+            only = self._campaign.wanted() if self._campaign else self._request.items or None
+            _tell_all(self._run, [*_order_in_words(self.places({}), only)])
         earlier = self._states.pop(item.id, None)
         going_on = earlier is not None and earlier.under_way
         at = "" if item.id in self._taken else _interrupted_at(item, earlier if going_on else None)
@@ -238,7 +239,7 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
             stop_on_failure=plan.stop_on_failure,
             jobs=jobs_of(run.project),
         )
-        return whole, _ProjectJobs(run, services, campaign, f"refs/heads/{plan.into}")
+        return whole, _ProjectJobs(run, services, campaign, f"refs/heads/{plan.into}", tells_order=run.form == PLAIN)
 
     try:
         _work_through(run, report, set_up)
