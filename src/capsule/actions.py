@@ -241,7 +241,7 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
         (lambda target: target.running, "It is not running."),
     ),
     "abort": (_NAMED, (lambda target: target.under_way, "{} has no mission to abort.")),
-    "unblock": (_NAMED, _NOT_RUNNING, (lambda target: bool(target.blocked or target.halted), "{} is not blocked.")),
+    "answer": (_NAMED, _NOT_RUNNING, (lambda target: bool(target.blocked or target.halted), "{} does not need you.")),
     "edit": (_NAMED, _has("title"), _LISTED, _OPEN, _NOT_RUNNING),
     "depend": (_NAMED, _has("dependencies"), _LISTED, _OPEN, _NOT_RUNNING),
     "hold": (
@@ -251,7 +251,7 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
     "advance": (
         _NAMED,
         (lambda target: target.in_backlog, "Only backlog items can be advanced."),
-        (lambda target: not target.blocked, "{} is blocked: unblock it first (u)."),
+        (lambda target: not target.blocked, "{} is blocked: answer it first (u)."),
         _OPEN,
     ),
     "complete": (_NAMED, _CLOSABLE),
@@ -284,7 +284,7 @@ _FIELDS = (
     Asked("Type", "--type", field="type"),
     Asked("Parent", "--parent", field="parent"),
     Asked("Tags to add", "--tag", many=True),
-    Asked("Tags to take away", "--untag", many=True),
+    Asked("Tags to remove", "--untag", many=True),
 )
 _OTHERS = (
     Asked("Items that must be done first", "--on", many=True),
@@ -294,7 +294,9 @@ _FILE = Asked("A file: Markdown list, CSV, or JSON of `gh issue list`", required
 
 VERBS = (
     DashboardVerb("r", "run", "run it; an epic or feature: everything in it", "Run {}", how=How.START),
-    DashboardVerb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", (_NOTES,)),
+    DashboardVerb(
+        *("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", (_NOTES,)), label="answer"
+    ),
     DashboardVerb("A", "approve", "approve it where a decision is asked", "Approve {}", (_NOTES,)),
     DashboardVerb("s", "stop", "stop and keep progress", "Stop {}", how=How.STOP),
     DashboardVerb("n", "add", "add an item", "Add an item", (Asked("Title", required=True),), of_item=False),
@@ -307,7 +309,7 @@ VERBS = (
     DashboardVerb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", (_PHASE,)),
     DashboardVerb("c", "complete", "mark it done", "Mark {} done"),
     DashboardVerb("C", "close", "close it without doing it", "Close {} without doing it", (_REASON,)),
-    DashboardVerb("Z", "undo", "print how to revert its merge", "Revert {}", how=How.READ, label="revert"),
+    DashboardVerb("Z", "undo", "revert its merge by a commit", "Undo the merge of {}", how=How.READ, label="revert"),
     DashboardVerb("i", "import", "add many items from a file", "Import items", (_FILE,), of_item=False),
     DashboardVerb("z", "undo", "undo the last change of the backlog", "Undo the last change", of_item=False),
 )

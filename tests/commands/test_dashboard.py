@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -239,6 +240,33 @@ def test_what_is_on_disk_of_a_mission_that_has_halted(a_halted_mission: Project)
     assert "tests/test_answer.sh" in details.diff
     assert details.worklog
     assert "==> execute#1 ERROR" in details.logs
+
+
+def test_the_steps_of_an_item_are_one_change_without_the_files_of_its_backlog(a_backlog: BacklogProject) -> None:
+    item = a_backlog.add()
+    a_backlog.say("step", item)
+    a_backlog.say("step", item)
+    (a_backlog.path / "elsewhere.txt").write_text("somebody else's\n")
+    a_backlog.git("add", "elsewhere.txt")
+    a_backlog.git("commit", "-q", "-m", "elsewhere")
+    assert a_backlog.run().code == 0
+    details = details_of(open_project(str(a_backlog.path)), item)
+    changed = re.findall(r"(?m)^diff --git a/(\S+) ", details.diff)
+    assert "answer" in changed and len(changed) == len({*changed})
+    assert not {"BACKLOG.yaml", "elsewhere.txt"} & {*changed}
+    assert not any(path.startswith("_worklog/") for path in changed)
+    assert details.changes.splitlines()[0] == "commits on main" and details.changes.count("changed, ") == 1
+
+
+def test_a_file_that_somebody_else_changed_between_two_steps_is_shown_for_each_step(a_backlog: BacklogProject) -> None:
+    item = a_backlog.add()
+    assert a_backlog.run("--cap", "5").code in (0, 3)
+    document = next(path for path in a_backlog.path.glob("changes/*/*_SPEC.md"))
+    document.write_text(f"{document.read_text()}\nA remark by somebody else.\n")
+    a_backlog.git("commit", "-q", "-a", "-m", "elsewhere")
+    assert a_backlog.run().code == 0
+    diff = details_of(open_project(str(a_backlog.path)), item).diff
+    assert "+A remark" not in diff and diff.count(f"diff --git a/{document.relative_to(a_backlog.path)} ") == 2
 
 
 def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: Project) -> None:

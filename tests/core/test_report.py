@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
+from msgspec.structs import replace
+from tests.told import FLOW, HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
 from capsule.core.decide import Move
 from capsule.core.event import Abandoned, Event, Recorded, RunEnded, RunStarted, Spawned
@@ -89,7 +90,7 @@ def test_a_merge_is_what_it_brought_to_the_branch() -> None:
 
 def test_steps_that_are_commits_are_each_set_beside_the_one_before() -> None:
     """Others may lie between them."""
-    told = prepared()
+    told = prepared(workflow=replace(FLOW, workspace="checkout"))
     told.events += [Recorded(at=AT, key="code#1", commit=commit) for commit in ("one", "two")]
     assert told.summary().to_compare()[0] == (("one^", "one"), ("two^", "two"))
 
@@ -99,6 +100,13 @@ def test_what_is_not_merged_is_what_lies_in_the_last_checkpoint() -> None:
     at_work = prepared().summary(state=state)
     assert at_work.to_compare() == ((("base", "tree"),), "in its last checkpoint, not merged")
     assert prepared().summary(state=MissionState()).to_compare()[0] == ()
+
+
+def test_where_work_is_merged_at_the_end_commits_of_the_tracker_are_not_its_changes() -> None:
+    told = prepared()
+    told.events.append(Recorded(at=AT, key="code#1", commit="one"))
+    work = replace(told.summary().state, checkpoint=Checkpoint("commit", "head", "tree"))
+    assert told.summary(state=work).to_compare()[0] == ((work.base, "tree"),)
 
 
 # ---- first pass

@@ -67,7 +67,7 @@ def test_a_question_is_not_covered_by_what_was_said_before_and_says_itself_what_
     async def act(on: Play) -> None:
         await on.go_to("shop-2")
         await on.press("u", "u", "u")
-        await on.until(lambda: any("is not blocked" in toast for toast in on.toasts))
+        await on.until(lambda: any("does not need you" in toast for toast in on.toasts))
         assert all(note.timeout <= 3 for note in on.app._notifications)
         await on.press("C")
         await on.until(on.asks)

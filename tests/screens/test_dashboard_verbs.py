@@ -262,15 +262,17 @@ def test_a_form_without_a_change_is_not_sent_and_says_so() -> None:
 
 
 @pytest.mark.promise("screens.actions")
-def test_how_to_revert_a_merge_is_shown_until_it_is_left() -> None:
+def test_a_merge_is_undone_after_a_yes_and_what_came_of_it_is_shown_until_it_is_left() -> None:
     async def act(on: Play) -> None:
-        on.stage.answer = CommandResult(0, "This reverts it:\n  git switch main && git revert -m 1 feedc0ffee01\n")
+        on.stage.answer = CommandResult(0, "Undone: Merge shop-2: Pay\n  reverted by feedc0ffee01 on main\n")
         await on.press("4")
         await on.go_to("shop-2")
         await on.press("Z")
+        await on.shows("Undo the merge of shop-2", "$ capsule undo shop-2")
+        assert not on.stage.did
         await on.confirm()
         await on.until(on.answers)
-        await on.shows("$ capsule undo shop-2", "git revert -m 1 feedc0ffee01")
+        await on.shows("$ capsule undo shop-2", "reverted by feedc0ffee01")
         await on.press("escape")
         await on.until(on.lists)
         assert on.stage.did == [["undo", "shop-2"]]

@@ -184,7 +184,7 @@ def test_the_last_test_run_is_told_by_name() -> None:
     many = told(Colour.RED, tests=50, passed=30, failing=tuple(f"test_{n}" for n in range(20)))
     assert "  ✗ test_5\n    … and 14 more that failed" in many
     unnamed = told(Colour.RED, tests=1, passed=1, tail="ImportError: no module named answer")
-    assert "  1 of 1 test passed\n  │ ImportError: no module named answer" in unnamed
+    assert "  no test with a name failed (1 passed)\n  │ ImportError: no module named answer" in unnamed
     assert "  │ 2 failed" in told(Colour.RED, tail="2 failed")
 
 

@@ -22,7 +22,7 @@ from capsule.core.schedule import QueuePosition
 from capsule.tui.app import PULSE
 from capsule.tui.mission import TURNS
 from capsule.tui.rows import Page
-from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of, run_of
+from capsule.tui.run_view import LiveView, RunControls, Scope, followed, list_lines, missions_of, run_of
 
 from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, begun, halted, merged, sent_back, shown, turned_away
@@ -200,6 +200,14 @@ def test_from_120_columns_on_items_to_come_stand_on_the_left() -> None:
         await until(pilot, lambda: "To come" not in screen(app))
 
     view(Played(campaign(), places=TO_COME), act, size=MIDDLE)
+
+
+def test_an_item_that_failed_in_this_run_is_not_to_come() -> None:
+    """Its tracker has it in progress still, but this run leaves it alone."""
+    failed = shown(halted(mission="demo-1.2", title="Ask another"), NOW, pid=None)
+    lines = [line.plain.rstrip() for line in list_lines([failed], TO_COME, 40)]
+    assert lines[0] == "To come (1)" and "demo-1.3" in lines[1]
+    assert [line for line in lines if "demo-1.2" in line] == lines[-1:]
 
 
 @pytest.mark.promise("screens.run-view")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -52,6 +55,41 @@ def diff_text(project: Project, summary: MissionSummary) -> str:
         if named and not is_artefact(named["path"], bookkeeping):
             kept.append(_PAIR.sub(b"", part))
     return shown(b"".join(kept))
+
+
+class Compared(NamedTuple):
+    """Two trees, and the files by which they differ."""
+
+    old: str
+    new: str
+    paths: tuple[bytes, ...]
+
+
+def compared(project: Project, summary: MissionSummary) -> list[Compared]:
+    """Return the trees that show what a mission changed, without Capsule's own files.
+
+    Steps become one change where nobody else touched their files in between.
+    """
+    git, bookkeeping = project.git, _bookkeeping(project)
+
+    @cache
+    def touched(old: str, new: str) -> frozenset[bytes]:
+        found = git.differences(old, new) if old != new else ()
+        return frozenset(each.path for each in found if not is_artefact(each.path, bookkeeping))
+
+    pairs, _ = summary.to_compare()
+    trees = _known(git, pairs)
+    steps = [(trees[old], trees[new]) for old, new in pairs if {old, new} <= trees.keys()]
+    gaps = any(last != first for (_, last), (first, _) in pairwise(steps))
+    ours = frozenset[bytes]().union(*(touched(*step) for step in steps)) if gaps else None
+    joined: list[tuple[str, str]] = []
+    for old, new in steps:
+        if joined and not (ours or frozenset()) & touched(joined[-1][1], old):
+            joined[-1] = joined[-1][0], new
+        else:
+            joined.append((old, new))
+    changed = [(*pair, touched(*pair) if ours is None else touched(*pair) & ours) for pair in joined]
+    return [Compared(old, new, tuple(sorted(paths))) for old, new, paths in changed if paths]
 
 
 def _bookkeeping(project: Project) -> tuple[str, ...]:

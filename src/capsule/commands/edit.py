@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parent", metavar="PARENT", help="the epic or feature it belongs to (beads)")
     more = "add a tag; may be given several times"
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help=more)
-    parser.add_argument("--untag", metavar="TAG", action="append", default=[], help="take a tag away")
+    parser.add_argument("--untag", metavar="TAG", action="append", default=[], help="remove a tag")
     commit_option(parser)
 
 

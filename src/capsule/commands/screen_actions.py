@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from capsule.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
+from capsule.app.changes import compared
 from capsule.app.runners import start_runner
 from capsule.commands.logs import Shelf
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, end_of
@@ -65,14 +66,11 @@ def details_of(project: Project, mission: str) -> Details:
 
 def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
     """Return the changed files and their diff: of a merged mission its merge, else its work so far."""
-    pairs, note = summary.to_compare()
-    changes, diffs = [note], []
+    _, note = summary.to_compare()
+    changes, diffs = [], []
     room = _LONGEST_DIFF
-    for old, new in pairs:
-        paths = [os.fsdecode(each.path) for each in project.git.differences(old, new)]
-        if not paths:
-            continue
-        few = ["--", *paths[:_MOST_FILES]]
+    for old, new, paths in compared(project, summary):
+        few = ["--", *map(os.fsdecode, paths[:_MOST_FILES])]
         big = ("--literal-pathspecs", "-c", f"core.bigFileThreshold={_LARGEST_FILE}", *_LISTED)
         changes.append(project.git.content(*big, "--stat=78", old, new, *few).out.decode(errors="replace"))
         diff = project.git.content(*big, "-p", old, new, *few).out[:room].decode(errors="replace")
@@ -83,7 +81,7 @@ def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
         if room <= 0:
             changes.append(f"(cut here; all of it: git diff {old[:12]} {new[:12]})")
             break
-    return "\n".join(changes), "\n".join(diffs)
+    return "\n".join([note, *changes]) if changes else "", "\n".join(diffs)
 
 
 def _worklog(project: Project, mission: str) -> str:

@@ -833,12 +833,12 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
         """Return pairs of revisions that together show what the mission changed, and a name for them.
 
         A merge: its changes to the branch. Steps that are commits: each against its parent, as others may lie between
-        them. Else: its last checkpoint.
+        them. Else: its last checkpoint; commits on the branch are then of the tracker alone.
         """
         state = self.state
         if self.merged:
             return ((state.facts.get("onto") or f"{self.merged}^", self.merged),), f"merged into {state.into}"
-        if self.commits:
+        if self.commits and state.workflow.publishes_steps:
             return tuple((f"{commit}^", commit) for commit in dict.fromkeys(self.commits)), f"commits on {state.into}"
         if state.checkpoint:
             return ((state.base, state.checkpoint.tree),), "in its last checkpoint, not merged"

@@ -116,7 +116,7 @@ def _stages(view: MissionSummary, width: int) -> Content:
     since = f", {drawing.elapsed(view.phase_seconds)}" if view.phase_seconds is not None else ""
     ended = "finished" if view.state.finished else view.status.words
     where = f"{view.phase}{attempt}{since}" if view.phase else ended
-    return row(bar, drawing.said(where, width - bar.cell_length, BUSY))
+    return row(bar, drawing.said(where, width - bar.cell_length, GOOD if view.state.finished else BUSY))
 
 
 def phase_lines(
@@ -254,8 +254,9 @@ def test_lines(view: MissionSummary, width: int) -> list[Content]:
         tail = () if good else drawing.passage(ran.tail, width, indent="  │ ", style=FAINT, most=_MOST_TESTS)
         return [*lines, *tail, Content("")]
     failed = max(len(ran.failing), ran.tests - ran.passed) if ran.failing else 0
-    counted = f"{ran.passed} of {count(ran.tests, 'test')} passed"
-    lines.append(text(f"  {counted}{f', {failed} failed' if failed else ''}", "" if good else BAD))
+    counted = f"{ran.passed} of {count(ran.tests, 'test')} passed{f', {failed} failed' if failed else ''}"
+    nameless = f"no test with a name failed ({ran.passed} passed)"
+    lines.append(text(f"  {counted if good or failed else nameless}", "" if good else BAD))
     if not good and not failed:  # tests that could not be loaded have no name
         lines += drawing.passage(ran.tail, width, indent="  │ ", style=FAINT, most=_MOST_TESTS)
     for name in ran.failing[:_MOST_TESTS]:

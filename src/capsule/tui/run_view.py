@@ -359,7 +359,7 @@ class LiveView(CapsuleApp[bool]):
     def _show_keys(self) -> None:
         stop = "stop" if self._ours else f"stop pid {self._scope.pid}"
         keys = [("q", stop, "stop"), ("d", "close", "leave")]
-        keys += [("Tab", "next mission", "turn(1)")] if self._missions.display else []
+        keys += [("Tab", "next", "turn(1)")] if self._missions.display else []
         keys += [("e", "evidence", "unfold"), ("l", "output", "tail"), ("?", "help", "explain")]
         drawing.put(self._keys, row(*(row(drawing.hint(key, word, f"app.{do}"), " ") for key, word, do in keys)))
 
@@ -434,8 +434,10 @@ def list_lines(missions: Sequence[MissionSummary], to_come: Sequence[QueuePositi
         head = row(drawing.status_sign(status), " ", drawing.cell(name, names, STRONG), " ")
         return row(head, drawing.said(title, max(0, width - head.cell_length), FAINT))
 
-    lines = [text(f"To come ({len(to_come)})", STRONG)]
-    for place in to_come:
+    over = {view.mission for view in own if view.status in _ENDED}
+    left = [place for place in to_come if place.item.id not in over]
+    lines = [text(f"To come ({len(left)})", STRONG)]
+    for place in left:
         status = MissionStatus.READY if place.actionable else MissionStatus.WAITING
         lines.append(line(status, place.item.id, place.item.title))
     for status in _ENDED:
