@@ -72,6 +72,9 @@ class Tracker(Protocol):
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
         """List id and title of items done since then, the newest first."""
 
+    def gone(self) -> Sequence[tuple[str, str, str]]:
+        """List id, title and the reason of the closing, as `closed_as`, of items that `under` no longer lists."""
+
     def under(self, item_id: str) -> Sequence[Item]:
         """List all items below it, at any depth, closed ones included: a parent before its children, else in order.
 

@@ -226,6 +226,7 @@ def test_all_questions_are_answered_in_the_editor(some_questions: BacklogProject
         (("WRK-001",), "there is no terminal to write one on", 'answer WRK-001 --notes "..."'),
         ((), "there is no terminal to write one on", "capsule questions --form > answers.md"),
         (("--notes=Blue.",), "No item is named.", "capsule answer ID"),
+        (("--retry",), "No item is named.", "capsule answer ID --retry"),
         (("WRK-001", "Blue or", "--notes=Blue."), "There are two answers", "one of them"),
         (("WRK-001", "--approve", "--retry"), "--approve and --retry exclude each other.", "one of them"),
         (("WRK-001", "--accept=green"), "--accept needs the reason.", "--because"),

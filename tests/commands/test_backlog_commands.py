@@ -519,7 +519,7 @@ def test_an_item_whose_mission_runs_is_left_alone(
     with unchanged(project), lock:
         answer = project.say(words[0], "WRK-001", *words[1:])
     assert answer.code == 3
-    assert re.search(r"is running \(pid \d+\)\.\n  Stop it with `kill \d+`", answer.err)
+    assert re.search(r"is running \(pid \d+\)\.\n  Stop it with `capsule stop \S+`", answer.err)
 
 
 def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(

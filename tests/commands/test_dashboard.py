@@ -252,6 +252,8 @@ def test_the_steps_of_an_item_are_one_change_without_the_files_of_its_backlog(a_
     assert a_backlog.run().code == 0
     details = details_of(open_project(str(a_backlog.path)), item)
     changed = re.findall(r"(?m)^diff --git a/(\S+) ", details.diff)
+    assert "<!--" not in details.worklog and details.worklog.startswith("### Phase")
+    assert "Nothing was printed." in details.logs
     assert "answer" in changed and len(changed) == len({*changed})
     assert not {"BACKLOG.yaml", "elsewhere.txt"} & {*changed}
     assert not any(path.startswith("_worklog/") for path in changed)

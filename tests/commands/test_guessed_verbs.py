@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -124,6 +125,8 @@ def test_a_list_says_how_many_match_and_can_name_what_is_done(a_long_backlog: Ba
     assert "WRK-002" not in a_long_backlog.say("list").out
     done = [line for line in a_long_backlog.say("list", "--all", "sort").out.splitlines() if "WRK-002" in line]
     assert len(done) == 1 and done[0].split()[1] == "done"
+    a_long_backlog.say("close", "WRK-003", "--reason", "nobody wants it")
+    assert re.search(r"WRK-003 +done .*\n +closed: nobody wants it\n", a_long_backlog.say("list", "--all").out)
 
 
 def test_an_empty_backlog_says_how_to_add(a_backlog: BacklogProject) -> None:

@@ -954,6 +954,8 @@ def test_claiming_and_closing_change_the_file_alone(project: Path) -> None:
 
 def test_an_archived_item_is_known_to_be_so(project: Path) -> None:
     tracker = backlog.connect(project)
+    with pytest.raises(UnknownItem, match="There is no item OLD-014"):
+        tracker.item("OLD-014")
     with pytest.raises(UnknownItem, match="WRK-014 was archived"):
         tracker.item("WRK-014")
     with pytest.raises(UnknownItem, match="no item WRK-015"):

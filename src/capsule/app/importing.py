@@ -30,7 +30,7 @@ def plan_import(project: Project, entries: Sequence[Imported]) -> list[Entry]:
     """Match each entry with an existing item; refuse all if one has a field that cannot be read."""
     tracker = project.tracker
     items = tracker.under("")
-    by_title = {same_title(title): name for name, title in tracker.done_since("")}
+    by_title = {same_title(title): name for name, title, _ in tracker.gone()}
     by_title |= {same_title(item.title): item.id for item in items}
     by_reference = {item.origin: item.id for item in items if item.origin}
     return [*_planned(project, entries, by_title, by_reference)]

@@ -88,7 +88,7 @@ def lock_item(project: Project, item_id: str) -> Iterator[ItemLock]:
     pid = running(project, {item_id}).get(item_id)
     if pid is not None:
         who = f"pid {pid}" if pid else "somewhere else"
-        how = f"Stop it with `kill {pid}`" if pid else "Stop it there"
+        how = f"Stop it with `capsule stop {item_id}`" if pid else "Stop it there"
         raise LockHeld(
             f"{item_id} is running ({who}).",
             f"{how}; `capsule run {item_id}` resumes it later.",

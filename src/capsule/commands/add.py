@@ -1,8 +1,8 @@
 """Add an item to the tracker. A title is enough.
 
 It works during a run, which then takes up the item too. In a backlog the item is new, and what you know of it helps the
-triage; the backlog is committed. --size, --complexity, --risk and --impact are for a backlog. In beads the item is
-open; --type, --priority and --parent are for beads, and tags become labels.
+triage; the backlog is committed, and nothing else of yours. --size, --complexity, --risk and --impact are for a backlog.
+In beads the item is open; --type, --priority and --parent are for beads, and tags become labels.
 
   capsule add "Sort the list by name"
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
@@ -75,7 +75,7 @@ def _titles(args: argparse.Namespace) -> list[str]:
         return [title_of(args.title)]
     if args.description == "-":
         raise UsageError("Titles and the description cannot both come from stdin.", "Write one of them as an argument.")
-    titles = [title_of(without_marker(line)) for line in text_of("-", strict=True).splitlines() if line.strip()]
+    titles = [title_of(without_marker(line)) for line in text_of("-").splitlines() if line.strip()]
     if not titles:
         raise UsageError("Stdin has no titles.", "Write one title per line: capsule add - < ideas.txt")
     return titles

@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if args.all and ids:
         raise UsageError("--all is for every open question, and some are named.", "Leave out --all, or the IDs.")
     if not ids and reply:
-        raise UsageError("No item is named.", 'Name it: capsule answer ID --notes "..."')
+        how = {"try-again": "--retry", "approve": "--approve"}.get(reply.verb, '--notes "..."')
+        raise UsageError("No item is named.", f"Name it: capsule answer ID {how}")
     project = open_project(args.project_dir)
     questions = open_questions(project, list(dict.fromkeys(ids)))
     if reply:

@@ -3,7 +3,7 @@
   capsule list
   capsule list login timeout
   capsule list --only status=new,tag=ui  as in `capsule status`
-  capsule list --all pay                 also finished items, if the tracker lists them
+  capsule list --all pay                 also items that are done or closed
   capsule list --json | jq -r '.[].id'
 
 `capsule status` also tells which missions are under way, and `capsule questions` what needs you.
@@ -31,23 +31,24 @@ from capsule.commands.item_table import (
 from capsule.core.item import Item, Status, as_shown
 from capsule.core.text import count
 from capsule.project import open_project
-from capsule.reports.style import Style, fitted, output_width
+from capsule.reports.style import Style, clean, fitted, output_width
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="WORD", nargs="*", help="a word that must occur")
     parser.add_argument("--only", metavar="FIELD=VALUE[,...]", help="items of this kind, such as status=new,tag=ui")
-    parser.add_argument("--all", action="store_true", help="also items that are done")
+    parser.add_argument("--all", action="store_true", help="also items that are done or closed")
     parser.add_argument("--json", action="store_true", help="a list of items, with all their fields")
 
 
 def run(args: argparse.Namespace) -> int:
     wanted = conditions(args.only or "")
     tracker = open_project(args.project_dir).tracker
-    known = {item.id: item for item in tracker.under("")}
+    known, closed = {item.id: item for item in tracker.under("")}, dict[str, str]()
     if args.all:
-        gone = {name: Item(id=name, title=title, status=Status.DONE) for name, title in tracker.done_since("")}
-        known = known | {name: item for name, item in gone.items() if name not in known}
+        gone = tracker.gone()
+        known |= {name: Item(id=name, title=title, status=Status.DONE) for name, title, _ in gone}
+        closed = {name: f"closed: {clean(why)}" for name, _, why in gone if why}
     open_ones = [item for item in known.values() if args.all or item.status is not Status.DONE]
     items = [item for item in open_ones if matches(item, wanted) and has_words(item, args.words)]
     warn(f"warning: {warning}" for warning in tracker.warnings)
@@ -59,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     in_a_list = tracker.traits.by_status
     rows = listed(as_shown(items), known) if in_a_list else as_tree(items, known)
+    rows = [row._replace(why=closed.get(row.item.id, row.why)) for row in rows]
     table = table_lines(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     of = f" of {len(open_ones):,}" if len(items) < len(open_ones) else ""
     print("\n".join([*table, "", f"{len(items):,}{of} items" if of else count(len(items), "item")]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ _LARGEST_FILE = "256k"
 _TAIL = 64 * 1024
 """Agents write files of any length; the end is the newest."""
 _MOST_OUTPUTS = 6
+_MARK = re.compile(r"(?m)^<!-- capsule [^\n]*-->\n")
+"""Which step an entry of the worklog is of: for Capsule itself."""
 _LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 
 
@@ -89,7 +92,7 @@ def _worklog(project: Project, mission: str) -> str:
     home = project.root / ".capsule"
     for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
         if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):
-            return f"…{words[1:]}" if len(words.encode()) > _TAIL else words
+            return _MARK.sub("", f"…{words[1:]}" if len(words.encode()) > _TAIL else words).strip("\n")
     return ""
 
 
@@ -100,7 +103,7 @@ def _logs(shelf: Shelf) -> Iterator[str]:
         yield f"(earlier output: capsule logs {shelf.mission})"
     for output in outputs[-_MOST_OUTPUTS:]:
         yield f"==> {output.title}"
-        yield end_of(output.file, _TAIL)
+        yield end_of(output.file, _TAIL) or "Nothing was printed.\n"
 
 
 # ---- doing

@@ -30,10 +30,10 @@ def archived_titles(worklog: str) -> Iterator[tuple[str, str]]:
     return ((found[2], found[4]) for found in re.finditer(_ARCHIVED, worklog))
 
 
-def endings(worklog: str) -> Iterator[tuple[str, str]]:
-    """Yield each item that a month's worklog says has left the backlog, and why it was closed; '' if it is done."""
+def archived(worklog: str) -> Iterator[tuple[str, str, str]]:
+    """Yield id and title of what a month's worklog says has left the backlog, and why it was closed; '' if done."""
     for found in re.finditer(_ARCHIVED, worklog):
-        yield found[2], (found[5] or "no reason was given") if found[3] == CLOSED else ""
+        yield found[2], found[4], (found[5] or "no reason was given") if found[3] == CLOSED else ""
 
 
 def done_since(worklog: str, at: str) -> Iterator[tuple[str, str]]:

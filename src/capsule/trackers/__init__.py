@@ -88,6 +88,9 @@ class BaseTracker(ABC):
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
         return lately_done(self.all_items().values(), at)
 
+    def gone(self) -> Sequence[tuple[str, str, str]]:
+        return []
+
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self.all_items())
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, ItemValues, NewItem, Status, check_id, check_move
-from capsule.core.project_log import archived_titles, done_since, endings, same_title
+from capsule.core.project_log import archived, archived_titles, done_since, same_title
 from capsule.core.tracker_traits import TrackerTraits
 from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
@@ -109,7 +109,8 @@ class BacklogTracker(BaseTracker):
         backlog = self._backlog()
         if check_id(item_id) in backlog.items:
             return backlog.items[item_id]
-        if self._was_archived(item_id):
+        prefixes = {self._prefix, *(name.rpartition("-")[0] for name in backlog.items)}
+        if self._was_archived(item_id) and (item_id.rpartition("-")[0] in prefixes or item_id in self._endings()):
             raise UnknownItem(f"{item_id} was archived.", f"See {WORKLOG}/ and `git log`.")
         raise unknown(item_id, backlog.items)
 
@@ -208,12 +209,19 @@ class BacklogTracker(BaseTracker):
             found |= {same_title(title): item for item, title in newest_last}
         return found
 
+    def gone(self) -> Sequence[tuple[str, str, str]]:
+        here = self._backlog().items
+        found = {left[0]: left for left in self._left() if left[0] not in here}
+        return [*reversed(found.values())]
+
+    def _left(self) -> Iterator[tuple[str, str, str]]:
+        """Yield what ever left the backlog, the newest last, as `gone` does."""
+        for text in self._worklogs():
+            yield from reversed([*archived(text)])  # the newest is on top
+
     def _endings(self) -> dict[str, str]:
         """Collect why each item was closed that left the backlog; '' for one that was completed."""
-        found: dict[str, str] = {}
-        for text in self._worklogs():
-            found |= dict(reversed([*endings(text)]))  # the newest is on top
-        return found
+        return {name: why for name, _, why in self._left()}
 
     def _highest_archived(self) -> int:
         """Return the highest number in the worklogs: an id is never given twice, even if `last_id` was changed."""

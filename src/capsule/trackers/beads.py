@@ -137,6 +137,9 @@ class BeadsTracker:
     def done_since(self, at: str) -> Sequence[tuple[str, str]]:
         return lately_done(self._table().items.values(), at)
 
+    def gone(self) -> Sequence[tuple[str, str, str]]:
+        return []
+
     def under(self, item_id: str) -> Sequence[Item]:
         items = self._current_items()
         if item_id and check_id(item_id) not in items:
