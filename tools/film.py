@@ -1,7 +1,7 @@
 """Draws what a screen showed, moment by moment, as one SVG that moves: no script, no font and no file from elsewhere.
 
 A line that looks the same in several frames is drawn once and used again, so a minute stays below a few hundred kB.
-Where somebody wants no motion, the frame with the lie is shown.
+It opens on the frame with the lie, which is all that is shown to whoever wants no motion.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from rich.segment import Segment
 
 CELL, LINE, MARGIN = 8.4, 18, 10
 GROUND, INK = "#121212", "#e0e0e0"
+OPENING = 4.0
+"""Seconds for the frame that says what it is about, before it begins."""
 PAUSE = 2.0
 """Seconds that the last frame stays before it begins again."""
 STYLE = "text{font:14px ui-monospace,Menlo,Consolas,monospace;white-space:pre}.b{font-weight:bold}.f{visibility:hidden}"
@@ -53,8 +55,9 @@ def _colour(colour: Any) -> str | None:
 
 
 def film(title: str, frames: Sequence[Frame], columns: int, *, still: int) -> str:
-    """`still` is the number of the frame for whoever wants no motion."""
+    """`still` is the number of the frame that it opens on, and that is shown to whoever wants no motion."""
     known: dict[str, int] = {}
+    frames = [Frame(0.0, frames[still].lines), *(Frame(OPENING + at - frames[0].at, lines) for at, lines in frames)]
     ends = [frame.at for frame in frames[1:]] + [frames[-1].at + PAUSE]
     whole = ends[-1] - frames[0].at
     shown, steps = [], []
@@ -74,7 +77,7 @@ def film(title: str, frames: Sequence[Frame], columns: int, *, still: int) -> st
     width = round(columns * CELL + 2 * MARGIN)
     height = max(len(frame.lines) for frame in frames) * LINE + 2 * MARGIN
     size = f'width="{width}" height="{height}"'
-    quiet = f"@media(prefers-reduced-motion:reduce){{.f{{animation:none!important}}#f{still}{{visibility:visible}}}}"
+    quiet = "@media(prefers-reduced-motion:reduce){.f{animation:none!important}#f0{visibility:visible}}"
     lines = "".join(f'<g id="l{number}">{line}</g>' for line, number in known.items())
     return "\n".join(
         [

@@ -77,7 +77,7 @@ async def _filmed(app: App[object], title: str) -> str:
         now = time.monotonic() - began
         if not frames or lines[1:] != frames[-1].lines[1:]:  # the first line has the clock
             frames.append(Frame(now, lines))
-            if any("REFUTED" in line for line in lines):
+            if any("REFUTED" in line for line in lines) and any("fails" in line for line in lines):
                 still = len(frames) - 1
         await asyncio.sleep(_LOOK)
     return film(title, frames, SIZE[0], still=still)

@@ -12,11 +12,15 @@ from typing import NamedTuple
 import pytest
 
 import capsule
+from capsule.commands.demo import SHOP, _look_around, read_demo
+from capsule.commands.setup_template import TEMPLATE
+from capsule.project import open_project
 from capsule.system.lock import holder
 from tests.costs import LONG, eventually, processor_seconds
 from tests.shared import settings_of_nobody
 
 from ..house.pages import ROOT, blocks, pattern
+from .conftest import Project
 from .terminal import Terminal
 
 pytestmark = pytest.mark.slow
@@ -132,6 +136,32 @@ def test_what_it_tells_to_type_next_works(played: Played) -> None:
     assert "==> sign-off#2 PASS" in played.capsule("logs", "demo-1.1.2").stdout
     assert (played.project / ".capsule/logs/demo-1.1.2/summary.md").is_file()
     assert lines[-1] == "  capsule setup-template --tracker=file my-demo && cd my-demo && capsule run demo-1.1.1"
+
+
+@pytest.mark.parametrize("demo", [TEMPLATE, SHOP])
+def test_what_it_tells_to_type_also_works_where_it_is_not_installed(
+    demo: Path, a_project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `make demo`, in a clone."""
+    bare, ours = tmp_path / "bare", tmp_path / "it's ours"
+    for folder in (bare, ours):
+        folder.mkdir()
+    (ours / "capsule").write_text("#!/bin/sh\necho $PWD: $*\n")
+    (ours / "capsule").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(ours / "python"))
+
+    project = open_project(str(a_project.path))
+
+    def typed() -> str:
+        lines = _look_around(read_demo(demo), project).splitlines()
+        show = next(number for number, line in enumerate(lines) if line.startswith("  capsule show"))
+        script = "\n".join(line for line in lines[1 : show + 1] if line.split()[0] not in ("git", "cat"))
+        return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False).stdout
+
+    monkeypatch.setenv("PATH", str(bare))
+    assert typed().startswith(f"{a_project.path}: show ")
+    monkeypatch.setenv("PATH", str(ours))
+    assert "PATH=" not in _look_around(read_demo(demo), project)
 
 
 def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:

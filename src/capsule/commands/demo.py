@@ -55,6 +55,7 @@ from capsule.workspaces.shell import SupervisedShell
 SHOP = TEMPLATE.with_name("demo-backlog")
 SHOP_FILES = ("shop", "tests", "README.md", ".gitignore")
 PREFIX = "capsule-demo-"
+PROGRAM = "capsule"
 SCRIPT, STORY = "demo.script.yaml", "demo.story.yaml"
 _INTRODUCTION = """\
 The agent is scripted: it plays {script}.
@@ -135,8 +136,7 @@ def _on_a_screen(demo: Demo, project: Project) -> Sequence[str]:
                     return words
         return ()
 
-    look_around = demo.look_around.format(root=shlex.quote(str(project.root))).rstrip()
-    view = DemoView(DemoControls(play, JournalWatcher(project).look, look_around))
+    view = DemoView(DemoControls(play, JournalWatcher(project).look, _look_around(demo, project)))
     try:
         finished = view.open()
     finally:
@@ -148,6 +148,15 @@ def _on_a_screen(demo: Demo, project: Project) -> Sequence[str]:
     if not finished:
         raise Interrupted("The demo was stopped.", f"Its project is kept: {project.root}")
     return view.failed
+
+
+def _look_around(demo: Demo, project: Project) -> str:
+    """Return what to type next; where no shell finds `capsule`, also the line after which it does."""
+    place = f"cd {shlex.quote(str(project.root))}"
+    ours = Path(sys.executable).parent
+    if not shutil.which(PROGRAM) and (ours / PROGRAM).is_file():
+        place += f"\n  PATH={shlex.quote(str(ours))}:$PATH"
+    return demo.look_around.replace("cd {root}", place).rstrip()
 
 
 def _card(demo: Demo, project: Project) -> str:
@@ -208,7 +217,7 @@ def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
     say(_git(project, "log", "--no-decorate", *demo.log) + "\n")
     caught = [_attempt_line(item, event) for item, event in endings if event.decision.verdict is Verdict.REFUTED]
     say("\n".join([f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}", *caught, ""]))
-    say(demo.look_around.format(root=shlex.quote(str(project.root))).rstrip())
+    say(_look_around(demo, project))
     return 1 if broken else 0
 
 
