@@ -62,6 +62,13 @@ def test_waiting_belongs_to_the_attempt_that_waited() -> None:
     assert told.summary().waited_seconds == 60
 
 
+def test_no_mission_was_active_for_longer_than_it_took() -> None:
+    """Its stamps are of whole seconds, its attempts are measured."""
+    told = prepared().step(seconds=0.4)
+    quick = replace(told.summary(), began=AT, ended=AT, worked=0.4)
+    assert (quick.wall_seconds, quick.busy_seconds) == (0.4, 0.4)
+
+
 def test_every_round_of_feedback_says_whose_word_it_is() -> None:
     told = prepared().refuted().step().sent_back("Name it better.").blocked().reopened("Blue.").delivered()
     rounds = [(each.by, each.to, each.seen, each.text) for each in told.summary().rounds]

@@ -140,6 +140,24 @@ def test_every_form_is_there_and_is_filled_in_with_the_item_it_is_about(a_projec
         assert ("field-item" not in page) or f"{ITEM}</" in page or f'value="{ITEM}"' in page, verb
 
 
+@pytest.mark.promise("screens.forms")
+def test_the_form_that_edits_an_item_says_what_it_has_now(a_backlog: BacklogProject, serve: Serve) -> None:
+    item = a_backlog.add("Sort <it>", "--size", "small")
+    words = _words(serve(a_backlog).page(f"command/edit?item={item}"))
+    assert "now: Sort <it>" in words and "now: small" in words and words.count("now:") == 2
+
+
+@pytest.mark.promise("screens.page")
+def test_what_left_the_backlog_is_listed_with_its_state_and_nothing_made_up(
+    a_backlog: BacklogProject, serve: Serve
+) -> None:
+    item = a_backlog.add()
+    assert a_backlog.run().code == 0
+    row = serve(a_backlog).page("items").partition(f">{item}<")[2].partition("</tr>")[0]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[1:] == ["", "", ""]
+    assert _words(row).endswith("✓ done")
+
+
 @pytest.mark.slow
 @pytest.mark.promise("screens.page")
 def test_a_run_of_the_queue_is_told_with_its_missions(a_project: Project, serve: Serve) -> None:

@@ -261,7 +261,7 @@ MENDING = "mend/"
 RETURNS = 1
 """How often the evidence of one check sends work there."""
 _NOT_HELD = """\
-The code is written, and it passes its tests. Capsule checked those, and they do not hold it as they should. Mend the
+The code is written, and it passes its tests. Capsule checked those, and they do not hold it as they should. Mend the \
 tests, and leave the code as it is: each test that you add or change has to pass on it."""
 
 

@@ -750,8 +750,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
 
     @property
     def wall_seconds(self) -> float:
-        """Measure from its beginning to its end, or to now, halts included."""
-        return seconds_between(self.began, self.ended or self.as_of)
+        """Measure from its beginning to its end, or to now, halts included; stamps are of whole seconds."""
+        return max(seconds_between(self.began, self.ended or self.as_of), self.busy_seconds)
 
     @property
     def busy_seconds(self) -> float:

@@ -422,7 +422,7 @@ def _with_reviews_told(state: MissionState, judge: str) -> dict[str, str]:
 
 
 _CODE_IS_THERE = """\
-The tests were sent back to be mended, after the code was written: so they pass now, and that is right. Judge whether
+The tests were sent back to be mended, after the code was written: so they pass now, and that is right. Judge whether \
 they hold the code: would one of them fail if the code were wrong? A test that fails has found a fault."""
 
 

@@ -22,8 +22,8 @@ Read = Callable[[str], bytes | None]
 CHECK = "exam-passed"
 _SAID = "it does what was asked, also by tests that its coder has not seen"
 _HIDDEN = """\
-Another agent wrote tests from the task and its criteria alone. You do not see them: this is what fails. Mend the code
-for every input of that kind, not for these alone. If you hold that an expectation does not follow from the criteria,
+Another agent wrote tests from the task and its criteria alone. You do not see them: this is what fails. Mend the code \
+for every input of that kind, not for these alone. If you hold that an expectation does not follow from the criteria, \
 leave that as it is and say so in your feedback: the review decides."""
 _NO_NAMES = "it cannot find its names"
 _NOT_LOADED = "it cannot be loaded"

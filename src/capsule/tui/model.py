@@ -165,7 +165,7 @@ class DashboardModel:
         return Lines(
             [line.key for line in shown],
             lambda number, width: shown[number].draw(width),
-            self._nothing("Nothing merged yet. Missions waiting to be merged are listed here."),
+            self._nothing("No mission was merged yet. Those waiting to be merged are listed here."),
         )
 
     def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:

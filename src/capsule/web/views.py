@@ -13,6 +13,7 @@ from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.inbox import Question
+from capsule.core.item import Item
 from capsule.core.merges import merge_records
 from capsule.core.outline import OutlineEntry, matching
 from capsule.core.progress import progress_on
@@ -321,7 +322,10 @@ class Views:
         if form is None:
             return missing(f"There is no command {verb} here.")
         given = {name: "\n".join(texts) for name, texts in values.items()}
-        shown = {"form": form, "given": given, "fault": fault, "line": line or _template(form, given)}
+        about = next((given.get(field.name, "") for field in form.fields if field.is_item), "")
+        last = self._reader.last
+        has = _present(last.items.get(about), last.listing.edits) if verb == "edit" else {}
+        shown = {"form": form, "given": given, "has": has, "fault": fault, "line": line or _template(form, given)}
         part = Part(
             id="command", template="web/command.html", values=shown, key=(verb, tuple(given.items()), fault, line)
         )
@@ -403,6 +407,13 @@ def _outcomes(run: RunSummary) -> Iterator[tuple[str, Tone, Mapping[str, str]]]:
     ):
         if items:
             yield what, tone, items
+
+
+def _present(item: Item | None, names: Sequence[str]) -> dict[str, str]:
+    """Return the values that an item has now, of the fields that can be changed."""
+    holders = (item.assessment, item) if item else ()
+    found = {name: next((getattr(each, name) for each in holders if hasattr(each, name)), "") for name in names}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def _template(form: Form, given: Mapping[str, str]) -> str:
