@@ -56,6 +56,8 @@ def test_a_merge_is_reverted_and_its_item_done_again_by_the_command_that_is_name
     item = merged.item()
     assert (item.status.value, item.phase, item.title) == ("ready", "", "Find the answer")
     assert " ".join(named(answer, "next:")) == RUN_AGAIN
+    shown = merged.say("show", "WRK-001")
+    assert "its item was opened again: ready\n" in shown.out and " ".join(named(shown, "next:")) == RUN_AGAIN
     again = type_it(merged, named(answer, "next:"))
     assert again.code == 0 and is_done_again(merged), again
 

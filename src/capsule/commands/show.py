@@ -65,10 +65,13 @@ def summarize(project: Project, mission: str) -> MissionSummary:
     item = _opened_again(project, mission) if state.finished and state.item_closed else None
     if item is None:
         return summary
+    from capsule.app.planning import command_to_run  # noqa: PLC0415 - start-up
+
     at = f" at {item.phase}" if item.phase else ""
     told = summary.sentence.replace("its item is closed", f"its item was opened again: {item.status.value}{at}")
     anew = " --fresh" if summary.merged and item.status is Status.IN_PROGRESS else ""  # the work was reverted, too
-    return replace(summary, sentence=told, next=way_on(None, item) or f"capsule run {mission}{anew}")
+    again = way_on(None, item) or command_to_run(project, item, state.workflow.name, anew)
+    return replace(summary, sentence=told, next=again)
 
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
