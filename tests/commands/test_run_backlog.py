@@ -150,7 +150,7 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
     assert a_backlog.ids() == ["WRK-001"]
     blocked = a_backlog.item().blocked
     assert blocked is not None and (blocked.reason, blocked.kind) == ("Which colour?", "decision")
-    assert "blocked:   WRK-001: Which colour?" in said.out and "done:      WRK-002" in said.out
+    assert "needs you: WRK-001: Which colour?" in said.out and "done:      WRK-002" in said.out
 
 
 @pytest.mark.slow
@@ -806,7 +806,7 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     a_backlog.run("--cap", "5")
     mine = a_backlog.write("answer", "my own\n")
     said = a_backlog.run("--allow-dirty")
-    assert said.code == 0 and "blocked:   WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
+    assert said.code == 0 and "needs you: WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
     assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
     assert said.out.splitlines()[-1].split() == ["next:", "capsule", "run", "WRK-001"], said.out
     assert (

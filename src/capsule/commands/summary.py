@@ -239,7 +239,7 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
                 how = f" · closed as {clean(closed)}" if closed else ""
                 rows.append(("done", f"{item}: {_at_a_glance(reader.whole(item, now))}{how}"))
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
-    rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
+    rows += [("needs you", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     rows += [("stopped", f"{item}: by you; go on with: capsule run {item}") for item in report.stopped]
     if report.follow_ups:
