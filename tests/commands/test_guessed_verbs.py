@@ -55,6 +55,11 @@ def test_a_mistyped_name_is_still_found(a_backlog: BacklogProject) -> None:
     assert_clear(a_backlog.say("questoins"), 2, "There is no command", "`capsule questions`")
 
 
+def test_a_mistyped_option_is_still_found(a_backlog: BacklogProject) -> None:
+    assert_clear(a_backlog.say("edit", "WRK-001", "--titel=x"), 2, "Unrecognized arguments", "Did you mean `--title`?")
+    assert_clear(a_backlog.say("edit", "WRK-001", "--zzz"), 2, "Unrecognized arguments", "`capsule edit --help`")
+
+
 # ---- several ids
 
 

@@ -34,6 +34,15 @@ def test_a_list_is_added_by_one_commit_and_not_added_again(a_backlog: BacklogPro
 
 
 @pytest.mark.promise("commands.import")
+def test_what_was_closed_or_done_since_is_not_added_again(a_backlog: BacklogProject) -> None:
+    a_backlog.say("import", "-", stdin=IDEAS)
+    a_backlog.say("close", "WRK-001", "--reason", "nobody wants it")
+    a_backlog.say("complete", "WRK-002")
+    again = a_backlog.say("import", "-", stdin=IDEAS).out
+    assert "skipped  Sort the list (known as WRK-001)\nskipped  Paint it (known as WRK-002)\n" in again
+
+
+@pytest.mark.promise("commands.import")
 def test_an_issue_is_known_by_its_address(a_backlog: BacklogProject) -> None:
     file = a_backlog.path.parent / "issues.json"
     file.write_bytes(ISSUES)

@@ -98,7 +98,8 @@ def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: P
 def test_a_dry_run_has_a_price(a_project: Project) -> None:
     answer = a_project.run("--dry-run", CAPSULE_AGENT="claude")
     assert f"{len(PHASES)} by an agent (claude for {', '.join(PHASES)})" in answer.out
-    assert "cost of earlier missions by tdd: unknown (none is done yet)" in answer.out
+    price = "cost of earlier missions by tdd: unknown (none is done yet)"
+    assert price in answer.out and answer.out.splitlines()[-1] == f"Nothing was started: {price}"
 
 
 @pytest.mark.promise("agents.price")

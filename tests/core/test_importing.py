@@ -66,8 +66,8 @@ def test_issues_of_gh_are_read_and_closed_ones_left_out() -> None:
         ("just a sentence\n", "It holds no items"),
         ("[]", "It holds no items"),
         ('[{"title": "x"', "not valid JSON"),
-        ("title,impact\n,high\n", "A row has no title."),
-        ('{"number": 3}', "A row has no title."),
+        ("title,impact\nx,low\n,high\n", "Line 3 has no title."),
+        ('[{"title": "x"}, {"number": 3}]', "Entry 2 has no title."),
     ],
 )
 def test_what_is_no_list_is_refused(text: str, cause: str) -> None:

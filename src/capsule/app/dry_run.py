@@ -39,7 +39,9 @@ Queued = Callable[[Sequence[Item]], Sequence[QueuePosition]]
 
 def preview(plan: MissionPlan, model: str) -> Iterator[str]:
     """Describe the price, the prompts, the commands and the gate of one mission."""
-    yield from _mission(plan, model, _cost_so_far(plan.project, {plan.order.workflow.name}))
+    price = _cost_so_far(plan.project, {plan.order.workflow.name})
+    yield from _mission(plan, model, price)
+    yield _end(price)
 
 
 def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
@@ -62,9 +64,10 @@ def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
         return
     reach = within_reach(places, (), only or None)
     taken = islice((place.item for place in places if place.item.id in reach), _MOST_SHOWN)
-    yield _in_all(project, request, [*taken], states)
+    yield (total := _in_all(project, request, [*taken], states))
     yield ""
     yield from _mission(plan_mission(project, item.id, request), request.model)
+    yield _end(total)
 
 
 def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) -> Iterator[str]:
@@ -83,10 +86,11 @@ def preview_campaign(plan: CampaignPlan, project: Project, request: RunRequest) 
     if not found or not found[0].actionable:
         yield _nothing(found, asked, ())
         return
-    yield _in_all(project, request, [place.item for place in found if place.actionable], states)
+    yield (total := _in_all(project, request, [place.item for place in found if place.actionable], states))
     yield ""
     first = plan_mission(project, found[0].item.id, request, start=f"refs/heads/{plan.into}")
     yield from _mission(first, request.model)
+    yield _end(total)
 
 
 # ---- questions for a person instead of an agent
@@ -189,6 +193,11 @@ def _mission(plan: MissionPlan, model: str, price: str = "") -> Iterator[str]:
             argv = services.agent(agent_name, phase_model).describe(briefing)
             yield "$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv)
             yield services.redact(briefing.prompt)
+
+
+def _end(total: str) -> str:
+    """Repeat what it would cost: after the prompts the beginning is far away."""
+    return f"\nNothing was started: {total}"
 
 
 def _never(*_: object) -> MissionState:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from capsule.commands.verbs import INTERNAL, VERBS
 from capsule.core.errors import UsageError
-from capsule.core.text import without_controls
+from capsule.core.text import did_you_mean, without_controls
 from capsule.reports.style import fitted, reflowed
 
 LARGEST_TEXT = 256 * 1024
@@ -39,9 +39,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:]
-        raise UsageError(
-            f"{sentence.rstrip('.')}.", f"`{self.prog} --help` lists its arguments.", exit_code=self.usage_error
-        )
+        lists = f"`{self.prog} --help` lists its arguments."
+        _, _, words = message.partition("unrecognized arguments: ")
+        typed = next((word.partition("=")[0] for word in words.split() if word.startswith("--")), "")
+        hint = did_you_mean(typed, self._option_string_actions, lists) if typed else lists
+        raise UsageError(f"{sentence.rstrip('.')}.", hint, exit_code=self.usage_error)
 
 
 def parser_for(name: str) -> Parser:

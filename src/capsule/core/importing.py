@@ -64,8 +64,8 @@ def _from_json(text: str) -> Iterator[Imported]:
     left = [row for row in known if str(row.get("state", "open")).lower() in ("open", "opened")]
     if known and not left:
         raise UsageError("All items in it are closed.", "Without --state, `gh issue list` lists the open ones.")
-    for row in left:
-        yield _of_row({str(name): _plain(value) for name, value in row.items()})
+    for number, row in enumerate(left, 1):
+        yield _of_row({str(name): _plain(value) for name, value in row.items()}, f"Entry {number}")
 
 
 def _plain(value: Any) -> str:
@@ -86,10 +86,12 @@ def _is_csv(text: str) -> bool:
 
 
 def _from_csv(text: str) -> Iterator[Imported]:
-    for row in csv.DictReader(text.lstrip("\ufeff\n").splitlines(keepends=True)):
+    rows = csv.DictReader(text.lstrip("\ufeff\n").splitlines(keepends=True))
+    for row in rows:
         if any(isinstance(value, str) and value.strip() for value in row.values()):
             yield _of_row(
-                {name: value for name, value in row.items() if isinstance(name, str) and isinstance(value, str)}
+                {name: value for name, value in row.items() if isinstance(name, str) and isinstance(value, str)},
+                f"Line {rows.line_num}",
             )
 
 
@@ -98,7 +100,7 @@ def _field(column: str) -> str:
     return _OTHERWISE.get(name, name)
 
 
-def _of_row(row: Mapping[str, str]) -> Imported:
+def _of_row(row: Mapping[str, str], where: str) -> Imported:
     """Return the entry of a row; of two columns that mean the same, the first that is filled in counts."""
     values: dict[str, str] = {}
     for column, value in row.items():
@@ -107,7 +109,7 @@ def _of_row(row: Mapping[str, str]) -> Imported:
             values[name] = text
     title = _title(values.get("title", ""))
     if not title:
-        raise UsageError("A row has no title.", f"It has: {', '.join(values) or 'nothing'}. Nothing was added.")
+        raise UsageError(f"{where} has no title.", f"It has: {', '.join(values) or 'nothing'}. Nothing was added.")
     fields = {name: values[name] for name in COLUMNS if name in values and name not in ("title", "tags")}
     tags = tuple(dict.fromkeys(filter(None, (tag.strip() for tag in re.split(r"[,;]", values.get("tags", ""))))))
     return Imported(title, fields, tags, one_line(values.get("reference", "")))

@@ -57,7 +57,7 @@ def cost_page(view: MissionSummary, _details: Details | None, width: int) -> lis
         spent = total(Spending().plus(attempt.ended.outcome.usage) for attempt in attempts if attempt.ended)
         lines.append(row(drawing.cell(phase, 20, STRONG), " ", drawing.said(in_words(spent), max(1, width - 21))))
         for attempt in attempts if len(attempts) > 1 else ():
-            words = f"#{attempt.number} {attempt.agent}: {cost_of(attempt)}"
+            words = f"{attempt.key} {attempt.agent}: {cost_of(attempt)}"
             lines.append(row("  ", drawing.said(words, max(1, width - 2), FAINT)))
     if view.forgotten:
         lines.append(drawing.earlier(view))
