@@ -422,10 +422,11 @@ def test_a_dry_run_has_one_price_for_all_that_would_run(a_backlog: BacklogProjec
     )
     told = a_backlog.run("--dry-run").out.splitlines()
     assert "WRK-004  needs you: risk is high, above the guardrail low" in told
-    (price,) = [line for line in told if " agents (retries not counted)" in line]
+    price, at_the_end = [line for line in told if " agents (retries not counted)" in line]
     assert price == (
         "3 items, up to 17 agents (retries not counted); cost of earlier missions by change: unknown (none is done yet)"
     )
+    assert at_the_end == told[-1] == f"Nothing was started: {price}"
     capped = a_backlog.run("--dry-run", "--cap", "5").out
     assert "3 items, up to 17 agents (retries not counted; the cap is 5)" in capped
 

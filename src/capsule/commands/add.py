@@ -1,8 +1,8 @@
 """Add an item to the tracker. A title is enough.
 
 It works during a run, which then takes up the item too. In a backlog the item is new, and what you know of it helps the
-triage; the backlog is committed, and nothing else of yours. --size, --complexity, --risk and --impact are for a backlog.
-In beads the item is open; --type, --priority and --parent are for beads, and tags become labels.
+triage; the backlog is committed, and nothing else of yours. --size, --complexity, --risk and --impact are for a
+backlog. In beads the item is open; --type, --priority and --parent are for beads, and tags become labels.
 
   capsule add "Sort the list by name"
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
