@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -423,3 +424,9 @@ class MemoryTrunk:
         if self.tip() == candidate.onto:
             self._repository.branches[self.branch] = candidate.commit
         return Published(moved=self.holds(candidate.commit))
+
+    def about_to_move(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def kept_still(self) -> AbstractContextManager[None]:
+        return nullcontext()

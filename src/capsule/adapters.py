@@ -393,6 +393,12 @@ class Trunk(Protocol):
     def publish(self, candidate: Candidate) -> Published:
         """Move by compare-and-swap, then update checkouts if that loses nothing. Safe to repeat."""
 
+    def about_to_move(self) -> AbstractContextManager[None]:
+        """Wait until no other mission keeps it still; within the block none does."""
+
+    def kept_still(self) -> AbstractContextManager[None]:
+        """Let no other mission move it within the block; people still may."""
+
 
 class StateCommit(Struct, frozen=True):
     """One commit of a tracker's state: its assignments, and the step's work."""

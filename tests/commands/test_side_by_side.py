@@ -5,15 +5,21 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from capsule.core.event import Observed
+from capsule.project import open_project
 from capsule.system.runner_slots import PORTS_EACH, PORTS_FROM, RunnerSlots
+from capsule.workspaces.state_store import commit_files
+from capsule.workspaces.trunk import GitTrunk
 from tests.costs import LONG
 
+from .backlog_project import BacklogProject
 from .conftest import ITEM, Project, honest, said
 
 NUMBERS = 'echo "$CAPSULE_SLOT $CAPSULE_PORT_BASE"'
@@ -63,3 +69,38 @@ def test_doctor_and_run_warn_where_a_mission_does_not_fit(a_project: Project, mo
     for target in ((ITEM,), ()):
         ran = a_project.say("run", *target)
         assert words in ran.out + ran.err, target
+
+
+@contextmanager
+def while_other_missions_move_main(project: BacklogProject) -> Iterator[None]:
+    """Commit a document to main again and again, as each step of a mission does."""
+    over, git = threading.Event(), open_project(str(project.path)).git
+
+    def steps() -> None:
+        number, trunk = 0, GitTrunk(git, "main")
+        while not over.wait(0.1):
+            number += 1
+            with trunk.about_to_move():
+                commit_files(git, ("BACKLOG.yaml",), {"other.md": f"{number}\n".encode()}, f"step {number}")
+
+    others = threading.Thread(target=steps)
+    others.start()
+    try:
+        yield
+    finally:
+        over.set()
+        others.join()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.all-merged")
+@pytest.mark.parametrize("publish", ["steps", "merge"])
+def test_work_gets_in_however_often_steps_of_others_move_main(a_backlog: BacklogProject, publish: str) -> None:
+    """Tests take longer than others need for a step; after two tries they wait for as long as the tests take."""
+    a_backlog.settings(f"workspace: {{publish: {publish}}}")
+    a_backlog.test = "test ! -e answer || { sleep 0.7; grep -qx 42 answer; }"
+    item = a_backlog.add()
+    with while_other_missions_move_main(a_backlog):
+        said = a_backlog.capsule("run", item)
+    assert (said.code, a_backlog.ids(), a_backlog.git("show", "main:answer")) == (0, [], "42"), said
+    assert int(a_backlog.git("show", "main:other.md")) > 3

@@ -300,6 +300,25 @@ def test_somebody_quicker_wins_and_is_noticed(merge: Merge, tmp_path: Path, monk
     assert merge.repo.head("main") == quicker
 
 
+def test_whoever_keeps_it_still_moves_it_and_others_wait(merge: Merge, git: Git) -> None:
+    other, order = GitTrunk(git, "main"), list[str]()
+
+    def move() -> None:
+        with other.about_to_move():
+            order.append("moved by another")
+
+    waits = threading.Thread(target=move)
+    with merge.trunk.kept_still():
+        waits.start()
+        with merge.trunk.about_to_move():
+            time.sleep(0.2)
+            order.append("moved by us")
+    waits.join()
+    with other.about_to_move(), merge.trunk.about_to_move():
+        order.append("both are about to")
+    assert order == ["moved by us", "moved by another", "both are about to"]
+
+
 @pytest.mark.promise("merge.once")
 def test_publishing_twice_is_publishing_once(merge: Merge) -> None:
     merge.work(**{"new.py": "new"})

@@ -6,6 +6,8 @@ next one it is read (`_agree`). If the two differ, a person has moved the item, 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import msgspec
 
 from capsule.adapters import StateCommit, StateStore
@@ -18,13 +20,10 @@ from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, is_waived
 from capsule.engine.checks import DUPLICATE, unharmed
-from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
+from capsule.engine.job import MOST_ROUNDS, Job, guard_repository, note, place_of, round_on, state_store_of
 from capsule.engine.merging import ARCHIVED_AT
 from capsule.engine.verification import Verification
 from capsule.services import Services
-
-_MOST_ROUNDS = 8
-"""How often the branch may move while work is judged together with it."""
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
@@ -52,13 +51,14 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
 
     The branch may have moved since the work was judged. Work that conflicts with new commits goes back to its phase.
     """
-    place, held = place_of(state, services), ended.outcome.checkpoint
+    place, trunk, held = place_of(state, services), services.trunk(state.into), ended.outcome.checkpoint
+    moves_it = services.tracker.traits.authoritative and not state.parent
     work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
-    for _ in range(_MOST_ROUNDS):
+    for number in range(MOST_ROUNDS):
         try:
-            judged = _judged_with_the_branch(state, ended, work, services, state_store) if work else ""
-            booked = state_store.write(
-                StateCommit(
+            with round_on(trunk, number):
+                judged = _judged_with_the_branch(state, ended, work, services, state_store) if work else ""
+                entry = StateCommit(
                     key=f"{state.mission}/{ended.key}",
                     message=ended.message,
                     assignments=ended.assignments,
@@ -68,7 +68,8 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                     judged=judged,
                     twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
                 )
-            )
+                with trunk.about_to_move() if moves_it else nullcontext():
+                    booked = state_store.write(entry)
             break
         except BranchMoved:
             continue  # to a commit with which the work was not tested
@@ -88,7 +89,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             return
     else:
         hint = f"Wait until the commits there stop; then go on with `capsule run {state.mission}`."
-        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was tested together with it.", hint)
+        raise Refused(f"{state.into} moved {MOST_ROUNDS} times while the work was tested together with it.", hint)
     for warning in booked.warnings:
         note(services, state.mission, Warned(at=services.clock.now(), text=warning))
     event = Recorded(

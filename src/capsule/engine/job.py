@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from msgspec import Struct, field
 
-from capsule.adapters import Beside, Order, Place, StateStore
+from capsule.adapters import Beside, Order, Place, StateStore, Trunk
 from capsule.core.briefing import SandboxPaths
 from capsule.core.event import Event, Usage
 from capsule.core.evidence import Checkpoint, Evidence, ExamTest
@@ -17,6 +17,11 @@ from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
 from capsule.services import Services
+
+MOST_ROUNDS = 8
+"""How often a branch may move while work is tested for it before it counts as too busy."""
+_UNDISTURBED_AFTER = 2
+"""So often it may move because of other missions, too; then they wait until the work is on it."""
 
 RunUntilHalt = Callable[[Order, Services], MissionState]
 
@@ -109,6 +114,13 @@ def guard_repository(place: Place) -> Iterator[list[str]]:
             breaches[:] = place.guard.restore()  # a stopped agent may have planted something, too
         finally:
             place.guard.release()
+
+
+@contextmanager
+def round_on(trunk: Trunk, number: int) -> Iterator[None]:
+    """Test work for a branch and move it; other missions that move it often are kept from it after the first rounds."""
+    with trunk.kept_still() if number >= _UNDISTURBED_AFTER else nullcontext():
+        yield
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from capsule.core.test_report import TestReport
 from capsule.core.workflow import Role
 from capsule.engine.checks import NO_COMMAND, unharmed, verify_merge, with_acceptance
 from capsule.engine.job import (
+    MOST_ROUNDS,
     Job,
     Report,
     commit_message,
@@ -39,6 +40,7 @@ from capsule.engine.job import (
     parked,
     passed,
     quarantined,
+    round_on,
     sent_back,
     state_store_of,
 )
@@ -49,8 +51,6 @@ ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
 _MOST_RETURNS = 2
 """How often a mission's work goes back by itself after merges of others."""
-_MOST_ROUNDS = 8
-"""How often main may move during a merge before it counts as too busy."""
 _SAID = "the merge result is green"
 
 
@@ -221,25 +221,32 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
 
     Return the merge itself if it conflicts or is red.
     """
-    for _ in range(_MOST_ROUNDS):
-        candidate = work.propose()
-        if candidate.conflicts:
-            return candidate
-        car = _green_together(work, turn, candidate) if turn else ()
-        if not (car if turn else work.is_green(candidate)):
-            return candidate
-        if work.has_run and (objection := _changed_under_us(job)):  # tests may take long
-            return Report(parked(objection))
-        waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
-        if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
-            continue  # one was stopped or withdrawn while the car was tested: it is built without that one
-        try:
-            report = _publish_car(work, turn, candidate, car)
-        except Overlap as edited:
-            return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
-        if report.signal.verdict is Verdict.PASS:
-            return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
-    return Report(sent_back(f"{work.trunk.branch} changed {_MOST_ROUNDS} times while the merge was being tested."))
+    for number in range(MOST_ROUNDS):
+        with round_on(work.trunk, number):
+            found = _merge_as_it_stands(job, work, turn)
+        if found:
+            return found
+    return Report(sent_back(f"{work.trunk.branch} changed {MOST_ROUNDS} times while the merge was being tested."))
+
+
+def _merge_as_it_stands(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate | None:
+    """Build, test and publish the merge; return None if the branch or the batch has changed meanwhile."""
+    candidate = work.propose()
+    car = _green_together(work, turn, candidate) if turn and not candidate.conflicts else ()
+    if candidate.conflicts or not (car if turn else work.is_green(candidate)):
+        return candidate
+    if work.has_run and (objection := _changed_under_us(job)):  # tests may take long
+        return Report(parked(objection))
+    waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
+    if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
+        return None  # one was stopped or withdrawn while the car was tested: it is built without that one
+    try:
+        report = _publish_car(work, turn, candidate, car)
+    except Overlap as edited:
+        return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
+    if report.signal.verdict is not Verdict.PASS:
+        return None
+    return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
 
 
 def _report_clash(work: _Work, candidate: Candidate) -> Report:
@@ -392,7 +399,8 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
 
 def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
     trunk = work.trunk
-    published = trunk.publish(candidate)
+    with trunk.about_to_move():
+        published = trunk.publish(candidate)
     if not published.moved:
         return Report(sent_back(f"{trunk.branch} moved."))
     left = ", ".join(published.left_alone)

@@ -21,6 +21,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from capsule.core.errors import Overlap, Refused
 from capsule.system import git_locks, umask
@@ -38,7 +39,7 @@ from capsule.system.git_objects import (
     read_differences,
     shown,
 )
-from capsule.system.lock import held
+from capsule.system.lock import WaitingLine, held
 from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.trees import index_row, is_artefact
 
@@ -97,6 +98,11 @@ def under_way(git_dir: Path, *, bisect: bool = False) -> tuple[str, str] | None:
 def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
     """Hold the lock for moving a branch (`main`), or for writing the tracker's files (`backlog`)."""
     return held(git.capsule_dir / "locks" / f"{name}.lock", _LOCK_WAIT)
+
+
+def line_to(git: Git, branch: str) -> WaitingLine:
+    """Return the line of missions that move a branch: each for a moment, or one that keeps it still while it tests."""
+    return WaitingLine(git.capsule_dir / "locks" / f"branch-{quote(branch, safe='')}.lock")
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
 from capsule.core.errors import Refused
 from capsule.core.merge_queue import is_batch, step_name
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.checkouts import bring_along, locked, move_branch
+from capsule.workspaces.checkouts import bring_along, line_to, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
 
 
@@ -27,6 +28,8 @@ class GitTrunk:
         self._git = git
         self._ref = f"refs/heads/{branch}"
         self._artefacts = all_artefacts(artefacts)
+        self._still = False
+        """We are the ones who keep it still."""
 
     def tip(self) -> str:
         found = self._git.ref(self._ref)
@@ -113,6 +116,20 @@ class GitTrunk:
             # To the tip, not the candidate: newer commits belong to the same checkouts.
             left = bring_along(git, self.branch, onto, tip)
             return Published(moved=True, left_alone=tuple(left))
+
+    @contextmanager
+    def about_to_move(self) -> Iterator[None]:
+        with nullcontext() if self._still else line_to(self._git, self.branch).turn(shared=True):
+            yield
+
+    @contextmanager
+    def kept_still(self) -> Iterator[None]:
+        with line_to(self._git, self.branch).turn():
+            self._still = True
+            try:
+                yield
+            finally:
+                self._still = False
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """Return the branch's tip, or one clean commit in its place if its history ever held an artefact."""
