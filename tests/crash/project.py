@@ -138,6 +138,16 @@ class Project:
         """The command as people type it."""
         return self._finished(self._start(["-m", "capsule"], item, {}))
 
+    def say(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self._finished(warm.Forked(["-m", "capsule", *words], self.path, self._environment))
+
+    @property
+    def issues_file(self) -> Path:
+        return self.path / ".beads" / "issues.jsonl"
+
+    def issues(self) -> str:
+        return self.issues_file.read_text()
+
     def drive(self, item: str = ITEM, **told: str) -> subprocess.CompletedProcess[str]:
         """The same, watched."""
         shared = self.outside / "points-passed"

@@ -105,12 +105,26 @@ def test_one_that_was_merged_along_and_killed_finds_its_merge_days_later(a_race:
     project = a_race()
     assert run_batch(project, OTHER, CRASH_AT=f"before step_ended {OTHER}/publish#1") == (0, -signal.SIGKILL)
     project.git("commit", "-q", "--allow-empty", "-m", "days later")
-    issues = project.path / ".beads" / "issues.jsonl"
-    issues.write_text(issues.read_text().replace('"in_progress"', '"closed"'))
+    project.issues_file.write_text(project.issues().replace('"in_progress"', '"closed"'))
     later = project.run(OTHER)
     assert later.returncode == 0 and "tested with" in later.stderr, later
     assert batch_ending(project, mark)[0] == [ITEM, OTHER]
     assert len(project.git("rev-list", "--first-parent", "--merges", "main").split()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.promise("jobs.given-up")
+@pytest.mark.parametrize("words", [("abort", OTHER), ("clean", OTHER)])
+def test_one_that_was_merged_along_and_killed_is_closed_when_it_is_given_up(
+    a_race: MakeProject, words: tuple[str, ...]
+) -> None:
+    """Its own stream does not know yet that it is on main; done again it would be there twice."""
+    project = a_race()
+    assert run_batch(project, OTHER, CRASH_AT=f"before step_ended {OTHER}/publish#1") == (0, -signal.SIGKILL)
+    said = project.say(*words)
+    assert said.returncode == 0 and f"{OTHER} was merged as " in said.stdout + said.stderr, said
+    states = {row["id"]: row["status"] for row in map(json.loads, project.issues().splitlines())}
+    assert states[OTHER] == "closed"
 
 
 def run_batch(project: Project, driven: str = ITEM, **told: str) -> tuple[int, int]:

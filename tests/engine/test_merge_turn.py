@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from capsule.adapters import Candidate, Journal
-from capsule.core.event import Batched, HandedIn, MissionStarted, Stacked
+from capsule.core.event import Batched, HandedIn, MissionStarted, Proposed, Stacked
 from capsule.core.item import Item
 from capsule.core.merge_queue import merge_queue, merge_stream
 from capsule.core.state import MissionState, Step, apply
@@ -97,6 +97,15 @@ def test_no_merge_comes_along_on_one_that_main_took_in_another_version(scene: Sc
         turn.note(stacked("second", second, first.tree))
         car = turn.car(again, Built(scene))
     assert [one.commit for one in car] == ([again.commit] if lost else [first.commit, second.commit])
+
+
+def test_a_merge_that_others_may_build_on_is_told_from_their_batch_after_a_crash(scene: Scene) -> None:
+    """Its own stream names it, so that a batch in which it enters main is never taken for it."""
+    first = made_on(scene, scene.git("rev-parse", "main"), "Merge first", ["a"])
+    with turn_of_the_first(scene, scene.journal) as turn:
+        assert [one.commit for one in turn.car(first, Built(scene))] == [first.commit]
+    told = [event for _, event in scene.journal.events("first")]
+    assert [event.commit for event in told if isinstance(event, Proposed)] == [first.commit]
 
 
 def test_those_who_wait_are_looked_at_without_a_list_of_all_locks(

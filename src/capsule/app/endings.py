@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from capsule.adapters import Order
 from capsule.app.control import refuse_what_is_left, stop_missions
 from capsule.app.missions import known_mission, mission_state, running
@@ -20,6 +22,7 @@ from capsule.core.state import MissionState
 from capsule.engine.actions import close_item, logs_of
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, place_of
+from capsule.engine.merging import merges_on_the_branch
 from capsule.engine.run_mission import reopen
 from capsule.project import Project, tracker_if_there
 from capsule.reports.live import FanOut
@@ -87,8 +90,8 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
     ):
         salvage = take_away(services, mission, why="abandoned", branch=branch)
         state = load_state(services, mission)
-        merged = state.facts.get("merged", "") if given_up and state.under_way else ""
-        warnings = _close(services, state) if merged else _release(services, mission)
+        merged = _merge_of(state, services) if given_up and state.under_way else ""
+        warnings = _close(services, state, merged) if merged else _release(services, mission)
         if state.under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
     return EndedMission(mission, salvage, merged=merged, warnings=warnings)
@@ -130,10 +133,18 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
     return salvage
 
 
-def _close(services: Services, state: MissionState) -> tuple[str, ...]:
+def _merge_of(state: MissionState, services: Services) -> str:
+    """Return the mission's merge, also if it was killed before it recorded that; '' if it has none, or no branch."""
+    with suppress(CapsuleError):
+        found = (merge.commit for merge in merges_on_the_branch(state, services))
+        return state.facts.get("merged") or next(found, "")
+    return ""
+
+
+def _close(services: Services, state: MissionState, merged: str) -> tuple[str, ...]:
     """Close an item in its tracker; return a warning if it refuses."""
     try:
-        close_item(state, services)
+        close_item(replace(state, facts={**state.facts, "merged": merged}), services)
     except CapsuleError as fault:
         return (f"warning: {state.item.id} is merged, but could not be closed in the tracker: {fault.message}",)
     return ()

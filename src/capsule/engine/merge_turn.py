@@ -79,8 +79,8 @@ class Turn(Struct, frozen=True):
         # under an equal tree may lie a merge that main has in another version: it would come along a second time
         if not ours or not work.holds(chain[0].onto):
             chain = [stacked(self.job, candidate, work, under)]
-            if limits.stacks_merges:
-                self.note(chain[0])
+            if limits.stacks_merges:  # others may build on it, and it would have to be told from their batch
+                note(self.job.services, self.job.mission, proposed(self.job, candidate), (self.stream, chain[0]))
         return cars(chain, min(queue.car, limits.batch))[0]
 
 
@@ -95,6 +95,12 @@ def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
         under=under,
         gate=work.gate,
     )
+
+
+def proposed(job: Job, candidate: Candidate) -> Proposed:
+    """Return the event by which a mission finds its merge on the branch."""
+    now = job.services.clock.now()
+    return Proposed(at=now, commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
 
 
 @contextmanager
@@ -194,10 +200,8 @@ class _Waiting:
     def _stack(self, before: Sequence[Stacked]) -> None:
         job, services = self._job, self._job.services
         candidate = self._work.propose(before[-1].commit if before else "")
-        now = services.clock.now()
-        proposed = Proposed(at=now, commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
         one = stacked(job, candidate, self._work, self._work.tree(candidate.onto))
-        note(services, job.mission, proposed, (self._turn.stream, one))
+        note(services, job.mission, proposed(job, candidate), (self._turn.stream, one))
 
     def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
         """Test a batch before its turn, if several may be tested at a time."""

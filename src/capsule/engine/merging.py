@@ -46,6 +46,7 @@ from capsule.engine.job import (
 )
 from capsule.engine.merge_turn import Turn, merge_turn
 from capsule.engine.verification import SHOWN, Verification, detect_tests
+from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
@@ -196,9 +197,7 @@ def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report |
 
 def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:
     """Find out whether a merge of this work is on the branch: ours, before a crash, or with others'."""
-    events = [event for _, event in job.services.journal.events(job.mission)]
-    this_time = takewhile(lambda event: not isinstance(event, MissionStarted), reversed(events))
-    proposed = [event for event in this_time if isinstance(event, Proposed) and work.trunk.holds(event.commit)]
+    proposed = merges_on_the_branch(job.state, job.services)
     if not proposed:
         return None
     batch = turn.queue.now().batches.get(job.mission) if turn else None
@@ -214,6 +213,13 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
     if work.draft and turn and turn.served:
         facts[ARCHIVED_AT] = work.at
     return Report(passed(said), evidence=work.evidence(candidate), facts=facts)
+
+
+def merges_on_the_branch(state: MissionState, services: Services) -> list[Proposed]:
+    """Return the merges of a mission that its branch holds, the newest first; it may not have recorded them yet."""
+    events, trunk = [event for _, event in services.journal.events(state.mission)], services.trunk(state.into)
+    this_time = takewhile(lambda event: not isinstance(event, MissionStarted), reversed(events))
+    return [event for event in this_time if isinstance(event, Proposed) and trunk.holds(event.commit)]
 
 
 def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
