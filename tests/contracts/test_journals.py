@@ -21,6 +21,7 @@ from capsule.adapters import Journal, JournalReader
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import CapsuleError, LockHeld, Paused
 from capsule.core.event import Event, Outcome, RunEnded, RunStarted, Spawned, StepBegun, StepEnded, Warned
+from capsule.core.merge_queue import merge_stream
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
@@ -372,6 +373,18 @@ def test_kill_9_frees_the_stream_and_loses_nothing_that_was_said_to_be_written(f
     with sqlite3.connect(folder / "journal.db") as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
+
+
+def test_the_merge_queue_of_a_branch_with_a_long_name_can_be_held(folder: Path) -> None:
+    """Its name in the journal is three times as long as in git, and longer than that of a file may be."""
+    one, two = (merge_stream(f"{'ветка' * 24}{number}") for number in "12")
+    with _sqlite(folder) as journal, journal.claim(one):
+        assert journal.holder(one) == os.getpid() and not journal.is_held(two)
+        journal.note(one, warned("held"))
+        with journal.claim(two):
+            assert journal.is_held(two)
+    with _sqlite(folder) as journal:
+        assert told(journal, one) == [warned("held")]
 
 
 def test_who_holds_a_mission_writes_beside_it_to_a_stream_that_another_holds(folder: Path) -> None:

@@ -23,7 +23,7 @@ from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode
 from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
 from capsule.core.stream_cache import CachedState
-from capsule.system.lock import FileLock, holder, is_locked
+from capsule.system.lock import FileLock, holder, is_locked, lock_file
 
 _BUSY_SECONDS = 60
 """How long a write waits for others, such as fifty missions that start at the same time."""
@@ -79,7 +79,7 @@ class SqliteJournal(Journal):
             lock.release()
 
     def lock_path(self, stream: str) -> Path:
-        return self._folder / "locks" / f"mission-{stream}.lock"
+        return lock_file(self._folder / "locks", f"mission-{stream}")
 
     def is_held(self, stream: str) -> bool:
         return is_locked(self.lock_path(stream))

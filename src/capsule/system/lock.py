@@ -167,6 +167,7 @@ class WaitingLine:
 
 
 _SHARED = ".shared"
+_LONGEST_NAME, _KEPT_OF_IT, _DIGITS = 200, 100, 32
 _A_MOMENT = 0.001
 
 
@@ -215,6 +216,15 @@ def _await(fd: int, kind: int, path: Path, seconds: float | None) -> bool:
     if ended not in ready and stop and stop.requested:
         raise Interrupted(f"Stopped while waiting for {path.stem}.", "Run the same command again to go on.")
     return ended in ready
+
+
+def lock_file(folder: Path, name: str) -> Path:
+    """Return the file of the lock with this name; a branch's may be longer than that of a file."""
+    if len(name) > _LONGEST_NAME:
+        from hashlib import sha256  # noqa: PLC0415 - start-up
+
+        name = f"{name[:_KEPT_OF_IT]}-{sha256(name.encode()).hexdigest()[:_DIGITS]}"
+    return folder / f"{name}.lock"
 
 
 def open_lock(path: Path) -> int:

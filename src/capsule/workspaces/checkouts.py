@@ -39,7 +39,7 @@ from capsule.system.git_objects import (
     read_differences,
     shown,
 )
-from capsule.system.lock import WaitingLine, held
+from capsule.system.lock import WaitingLine, held, lock_file
 from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.trees import index_row, is_artefact
 
@@ -102,7 +102,7 @@ def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
 
 def line_to(git: Git, branch: str) -> WaitingLine:
     """Return the line of missions that move a branch: each for a moment, or one that keeps it still while it tests."""
-    return WaitingLine(git.capsule_dir / "locks" / f"branch-{quote(branch, safe='')}.lock")
+    return WaitingLine(lock_file(git.capsule_dir / "locks", f"branch-{quote(branch, safe='')}"))
 
 
 def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str], why: str) -> bool:
