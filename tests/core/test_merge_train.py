@@ -77,6 +77,12 @@ def test_what_is_red_again_after_it_went_back_is_no_part_of_the_batch_before() -
 
 
 @pytest.mark.promise("merge-queue.seen")
+def test_a_batch_that_came_too_late_is_not_told_of_who_was_then_merged_alone() -> None:
+    """A person's commit was quicker; then the second of the two was stopped."""
+    assert train(batched(*"ab", commit="f00"), batched("a", commit="f01")).batch_of("a") is None
+
+
+@pytest.mark.promise("merge-queue.seen")
 def test_cars_are_those_that_are_built_on_each_other() -> None:
     """Two were merged together, so two may be tested together now; `x` does not go together with `a`."""
     line = ["a", "x", "b", "c", "d", "late"]

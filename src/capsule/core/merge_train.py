@@ -160,7 +160,8 @@ class MergeTrain(msgspec.Struct, frozen=True, kw_only=True):
     def batch_of(self, mission: str) -> Batched | None:
         """Return the batch that a mission was merged with; None where it was merged alone."""
         green = (batch for batch in reversed(self.batches) if batch.green and batch.commit)
-        return next((batch for batch in green if mission in batch.missions and len(batch.missions) > 1), None)
+        last = next((batch for batch in green if mission in batch.missions), None)  # an earlier one came too late
+        return last if last and last.missions[1:] else None
 
 
 class MergeSummary(msgspec.Struct, frozen=True, kw_only=True):
