@@ -229,6 +229,25 @@ def test_a_batch_enters_main_as_one_commit_and_each_keeps_its_own_merge(race: Ra
         assert not (race.path / name).exists()
 
 
+@pytest.mark.promise("merge-queue.batch")
+def test_work_whose_last_phase_has_no_test_run_comes_along_too(race: Race, tmp_path: Path) -> None:
+    """The first of a batch finds the new tests of the others for itself; their streams are not its own."""
+    names, room = [f"task-{number}" for number in range(4)], tmp_path / "room"
+    room.mkdir()
+    polish = "  - {name: polish, role: worker, prompt: make, checks: [committed]}\n"
+    race.write("tests/test_slow.sh", "sleep 0.5\n")
+    makes_it = {n: [makes(f"touch {n}", COMMIT)] for n in names}
+    polishes = {n: [makes(meets(room, 4), f"echo 1 > {n}", COMMIT)] for n in names}
+    race.set_up(names, {n: {"make": makes_it[n], "polish": polishes[n]} for n in names})
+    flow = FLOW.replace("[green]", "[green, canary]").replace("  - {name: publish", f"{polish}  - {{name: publish")
+    race.write(".capsule/workflows/short.yaml", flow)
+    race.commit("the last phase is not tested")
+    race.always |= {"CAPSULE_MERGE__BATCH": "4"}
+    assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    race.assert_merged_once(names)
+    assert any(len(batch.missions) > 1 for batch in race.batches() if batch.commit)
+
+
 @pytest.mark.promise("evidence.trailers", "merge-queue.batch")
 def test_each_merge_of_a_batch_says_what_made_it_and_the_batch_names_them(race: Race, tmp_path: Path) -> None:
     names = [f"task-{number}" for number in range(4)]

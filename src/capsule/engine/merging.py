@@ -175,7 +175,8 @@ class _Work:
 
     def _claim(self, state: MissionState, tree: str) -> Verification:
         job = self.job
-        return Verification(state, job.phase, passed(""), job.place, job.services, tree, tree, self._seen)
+        signal, by = passed(""), job.mission
+        return Verification(state, job.phase, signal, job.place, job.services, tree, tree, self._seen, tested_by=by)
 
     def tested_with(self, others: Sequence[str], candidate: Candidate, tree: str) -> None:
         """Record that it is green as part of a tree that was tested in the same way."""

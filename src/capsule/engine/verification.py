@@ -59,6 +59,12 @@ class Verification(Struct):
     """Red runs that another mission may have caused: by key, the call that repeats it alone."""
     signed_off: Sequence[Verification] = ()
     """Of a merge: the signed-off trees of all its works, to find what is new."""
+    tested_by: str = ""
+    """The mission that runs the tests, and has their results in its stream, if that is another one."""
+
+    @property
+    def tester(self) -> str:
+        return self.tested_by or self.state.mission
 
     @property
     def base_tree(self) -> str:
@@ -121,7 +127,7 @@ class Verification(Struct):
         if counts:
             if report.results or report.errors:
                 text = self.services.redact(msgspec.json.encode(report).decode())
-                self.services.archive.put(self.state.mission, _report_name(key), text)
+                self.services.archive.put(self.tester, _report_name(key), text)
                 observation = replace(observation, report=_hash(text))
             self.note(Observed(at=self.services.clock.now(), key=key, observation=observation))
         if counts or alone:
@@ -148,8 +154,8 @@ class Verification(Struct):
         return (observation, msgspec.json.decode(text, type=TestReport)) if _hash(text) == observation.report else None
 
     def note(self, event: Observed | TestsFound) -> None:
-        self.services.journal.note(self.state.mission, event)
-        self.services.observer.event(self.state.mission, event)
+        self.services.journal.note(self.tester, event)
+        self.services.observer.event(self.tester, event)
 
     def baseline(self) -> Baseline | None:
         """Return how the tests of the base ended, by name; None if only an exit code is known."""
@@ -269,12 +275,12 @@ def _run_tests_once(
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
     folder, sandbox_paths, reports = claim.place.gate(tree, edits)
-    log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
+    log = services.archive.working_folder(claim.tester) / f"tests-{tree[:12]}.log"
     env = {**claim.place.variables(folder), **services.exported()}
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
     how = "waiting to run, alone," if alone else "running"
-    services.observer.activity(state.mission, f"{how} {state.policy.test}")
+    services.observer.activity(claim.tester, f"{how} {state.policy.test}")
     ran = run(state.policy.test, folder, log, timeout=timeout, reports=reports, junit=state.policy.report, alone=alone)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
@@ -316,7 +322,7 @@ def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callabl
     state, services = claim.state, claim.services
 
     def ask(command: str) -> str:
-        log = services.archive.working_folder(state.mission) / "probe.log"
+        log = services.archive.working_folder(claim.tester) / "probe.log"
         return run(command, folder, log, timeout=_PROBE_SECONDS).tail
 
     found = claim.place.strays(tree, folder, state.policy.test, ask)
