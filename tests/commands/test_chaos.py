@@ -1,8 +1,8 @@
 """Six missions at a time, and kills at random among all processes: nothing is lost, nothing is done twice.
 
 `CAPSULE_CHAOS_KILLS` (300) processes are killed in `make soak`, in rounds of twelve missions of either workflow, each
-compared with a round in which nobody is killed. Where missions are merged at the end, a round has batches or not, and
-one gate or several. What is killed is drawn from the seed `CAPSULE_CHAOS`, and tied to
+compared with a round in which nobody is killed. Where missions are merged at the end, those of a backlog too, a round
+has batches or not, and one gate or several. What is killed is drawn from the seed `CAPSULE_CHAOS`, and tied to
 moments, which are not the same again.
 """
 
@@ -69,14 +69,17 @@ def projects(folder: Path, prepared: Path, kind: type[Project]) -> MakeProject:
     return make
 
 
+def a_merge_queue(chance: random.Random) -> dict[str, str]:
+    batch, gates = chance.choice(QUEUES)
+    return {"CAPSULE_MERGE__BATCH": str(batch), "CAPSULE_EXECUTION__GATES": str(gates)}
+
+
 def tdd_round(make: MakeProject, missions: int, chance: random.Random) -> Round:
     project, names = make(), [f"task-{number:02}" for number in range(missions)]
     project.beads.write_text("".join(map(row, names)))
     project.write("tests/test_slow.sh", "sleep 0.1\n")
     project.commit("tasks", shared="first\n")
-    batch, gates = chance.choice(QUEUES)
-    project.always |= {"CAPSULE_MERGE__BATCH": str(batch), "CAPSULE_EXECUTION__GATES": str(gates)}
-    project.always["CAPSULE_TRACKER"] = "beads-file"
+    project.always |= {"CAPSULE_TRACKER": "beads-file", **a_merge_queue(chance)}
     scripts = {n: counted(tdd_script(n, clashes=number < CLASH), PAUSE) for number, n in enumerate(names)}
     project._script.write_text(json.dumps({"_recording": {}, **scripts}))
     return Round(project, names, chance)
@@ -90,6 +93,20 @@ def backlog_round(make: MakeProject, missions: int, chance: random.Random) -> Ro
     for number, item in enumerate(items, 1):
         project.play(counted(backlog_script(item, f"idea-{number}"), PAUSE), item)
     return Round(project, items, chance)
+
+
+def merged_backlog_round(make: MakeProject, missions: int, chance: random.Random) -> Round:
+    """Each adds files of its own: what two ask for in one file does not go together when it is merged."""
+    done = backlog_round(make, missions, chance)
+    project = done.project
+    assert isinstance(project, BacklogProject)
+    for number, item in enumerate(done.items, 1):
+        script = backlog_script(item, f"idea-{number}")
+        for turn in script["build"]:
+            turn["write"] = {f"{item}-{name}" if name == "question" else name: t for name, t in turn["write"].items()}
+        project.play(counted(script, PAUSE), item)
+    project.always |= {"CAPSULE_WORKSPACE__PUBLISH": "merge", **a_merge_queue(chance)}
+    return done
 
 
 def tdd_ending(done: Round) -> dict[str, object]:
@@ -126,6 +143,8 @@ class Chaos(NamedTuple):
     make: MakeProject
     a_round: Callable[[MakeProject, int, random.Random], Round]
     ending: Callable[[Round], dict[str, object]]
+    merges: bool = True
+    """Work is merged at the end, in a queue; otherwise each step is stored."""
 
     def play(self, missions: int, kills: int, chance: random.Random) -> tuple[dict[str, object], Counter[str]]:
         done = self.a_round(self.make, missions, chance)
@@ -136,11 +155,16 @@ class Chaos(NamedTuple):
         return ending, killed
 
 
-@pytest.fixture(params=["tdd", "backlog"])
+KINDS = ("tdd", "backlog", "merged-backlog")
+
+
+@pytest.fixture(params=KINDS)
 def chaos(request: pytest.FixtureRequest, _prepared: Path, _prepared_backlog: Path, tmp_path: Path) -> Chaos:
     if request.param == "tdd":
         return Chaos(projects(tmp_path, _prepared, Project), tdd_round, tdd_ending)
-    return Chaos(projects(tmp_path, _prepared_backlog, BacklogProject), backlog_round, backlog_ending)
+    merges = request.param == "merged-backlog"
+    a_round = merged_backlog_round if merges else backlog_round
+    return Chaos(projects(tmp_path, _prepared_backlog, BacklogProject), a_round, backlog_ending, merges)
 
 
 def assert_the_same_however_many_are_killed(chaos: Chaos, missions: int, kills: int) -> Counter[str]:
@@ -164,6 +188,5 @@ def test_a_dozen_kills_change_nothing(chaos: Chaos) -> None:
 @pytest.mark.soak
 @pytest.mark.promise("jobs.chaos")
 def test_hundreds_of_kills_change_nothing(chaos: Chaos) -> None:
-    killed = assert_the_same_however_many_are_killed(chaos, MISSIONS, KILLS // 2)
-    merges = chaos.ending is tdd_ending  # a step of a backlog is stored without a queue
-    assert set(killed) == {role for role in ROLES if merges or role != "merger"}
+    killed = assert_the_same_however_many_are_killed(chaos, MISSIONS, KILLS // len(KINDS))
+    assert set(killed) == {role for role in ROLES if chaos.merges or role != "merger"}
