@@ -13,7 +13,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -187,6 +187,23 @@ def kills(walk: Walk, group: int) -> list[list[str]]:
 def test_killed_around_events_it_ends_the_same(group: int, walk: Walk, a_backlog: MakeProject, mark: str) -> None:
     for points in kills(walk, group):
         assert ending_after(a_backlog(), points, mark) == walk.ending, points
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.killed")
+def test_an_item_that_left_the_backlog_with_its_merge_is_brought_to_its_end(a_backlog: MakeProject, mark: str) -> None:
+    """Killed right after main moved: its own stream does not know that yet, and no queue lists it any more."""
+    undisturbed, project = a_backlog(), a_backlog()
+    for each in (undisturbed, project):
+        each.allow(CAPSULE_WORKSPACE__PUBLISH="merge")
+    assert undisturbed.work().returncode == 0
+    kill_at(project, "after WRK-001/merge#1 trunk.publish 1", mark)
+    assert project.work().returncode == 0
+    ending, expected = (
+        replace(found, commits=tuple(sorted(found.commits)), ended=found.ended[:3])  # of two branches, and no runs
+        for found in map(backlog_ending_of, (project, undisturbed))
+    )
+    assert ending == expected
 
 
 # ---- inside an agent, and the cap

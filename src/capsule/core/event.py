@@ -197,6 +197,8 @@ class Proposed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="p
     tree: str
     onto: str
     """The commit of main it was built on."""
+    archived_at: str = ""
+    """When the item was archived, if the same commit removes it from its tracker."""
 
 
 class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):

@@ -21,7 +21,7 @@ from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, is_waived
 from capsule.engine.checks import DUPLICATE, unharmed
 from capsule.engine.job import MOST_ROUNDS, Job, guard_repository, note, place_of, round_on, state_store_of
-from capsule.engine.merging import ARCHIVED_AT
+from capsule.engine.merging import ARCHIVED_AT, left_with_its_merge
 from capsule.engine.verification import Verification
 from capsule.services import Services
 
@@ -150,7 +150,7 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     try:
         found = store.current(state.item)
     except UnknownItem:
-        if ARCHIVED_AT in state.facts:  # it left with the merge
+        if ARCHIVED_AT in state.facts or left_with_its_merge(state, services):
             return False
         note(services, state.mission, Abandoned(at=services.clock.now(), how="archived by hand"))
         return True

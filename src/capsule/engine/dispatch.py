@@ -59,6 +59,7 @@ from capsule.core.stream_cache import CachedState
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
+from capsule.engine.merging import left_with_its_merge
 from capsule.engine.run_mission import merged_not_closed, run_until_halt, try_to_close
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import RunLimits, Services
@@ -610,10 +611,12 @@ def _record_last_steps(missions: Iterable[str], services: Services) -> list[str]
 
 
 def _archive_closed_items(missions: Iterable[str], services: Services) -> list[str]:
-    """Archive items whose tracker closed them before the run was killed, as no queue lists them; return their ids."""
+    """Archive items that were closed or merged before the run was killed: no queue lists them. Return their ids."""
     done = []
     for mission in missions:
-        if only_to_be_archived(load_state(services, mission)):
+        state = load_state(services, mission)
+        under_way = state.under_way and not state.halt
+        if only_to_be_archived(state) or (under_way and left_with_its_merge(state, services)):
             with suppress(LockHeld), services.journal.claim(mission):  # its own process is still running
                 run_mission(mission, services)
                 done.append(mission)

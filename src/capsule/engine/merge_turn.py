@@ -35,6 +35,8 @@ class Work(Protocol):
 
     gate: str
     """Identifies how its merge is tested."""
+    archived_at: str
+    """The time at which its merges remove the item from its tracker; '' if they do not."""
 
     def propose(self, onto: str = "") -> Candidate:
         """Build its merge on the branch, or on a possible future commit of it."""
@@ -80,7 +82,7 @@ class Turn(Struct, frozen=True):
         if not ours or not work.holds(chain[0].onto):
             chain = [stacked(self.job, candidate, work, under)]
             if limits.stacks_merges:  # others may build on it, and it would have to be told from their batch
-                note(self.job.services, self.job.mission, proposed(self.job, candidate), (self.stream, chain[0]))
+                note(self.job.services, self.job.mission, proposed(self.job, candidate, work), (self.stream, chain[0]))
         return cars(chain, min(queue.car, limits.batch))[0]
 
 
@@ -97,10 +99,10 @@ def stacked(job: Job, candidate: Candidate, work: Work, under: str) -> Stacked:
     )
 
 
-def proposed(job: Job, candidate: Candidate) -> Proposed:
+def proposed(job: Job, candidate: Candidate, work: Work) -> Proposed:
     """Return the event by which a mission finds its merge on the branch."""
-    now = job.services.clock.now()
-    return Proposed(at=now, commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
+    now, at = job.services.clock.now(), work.archived_at
+    return Proposed(at=now, commit=candidate.commit, tree=candidate.tree, onto=candidate.onto, archived_at=at)
 
 
 @contextmanager
@@ -201,7 +203,7 @@ class _Waiting:
         job, services = self._job, self._job.services
         candidate = self._work.propose(before[-1].commit if before else "")
         one = stacked(job, candidate, self._work, self._work.tree(candidate.onto))
-        note(services, job.mission, proposed(job, candidate), (self._turn.stream, one))
+        note(services, job.mission, proposed(job, candidate, self._work), (self._turn.stream, one))
 
     def _test_car(self, queue: MergeQueue, line: Sequence[str], train: Sequence[Sequence[Stacked]]) -> bool:
         """Test a batch before its turn, if several may be tested at a time."""

@@ -44,7 +44,7 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.merge_turn import Turn, merge_turn
+from capsule.engine.merge_turn import Turn, merge_turn, proposed
 from capsule.engine.verification import SHOWN, Verification, detect_tests
 from capsule.services import Services
 
@@ -88,6 +88,7 @@ class _Work:
         self.draft = state_store_of(state, job.services).draft(
             archived(state.item, self.at, state.workflow.names()[-1])
         )
+        self.archived_at = self.at if self.draft else ""
 
     def tree(self, commit: str = "") -> str:
         return self.trunk.tree(commit)
@@ -198,22 +199,19 @@ def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report |
 
 def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:
     """Find out whether a merge of this work is on the branch: ours, before a crash, or with others'."""
-    proposed = merges_on_the_branch(job.state, job.services)
-    if not proposed:
+    found = merges_on_the_branch(job.state, job.services)
+    if not found:
         return None
     batch = turn.queue.now().batches.get(job.mission) if turn else None
-    own = next((one for one in proposed if not batch or one.commit != batch.commit), proposed[0])
-    candidate = Candidate(own.commit, own.tree, own.onto)
+    own = next((one for one in found if not batch or one.commit != batch.commit), found[0])
+    candidate, at = Candidate(own.commit, own.tree, own.onto), own.archived_at
     if batch is None or not work.trunk.holds(batch.commit):
-        return _published(work, candidate)
-    if proposed[0].commit == batch.commit:  # it had the turn, and checkouts may not be updated yet
-        work.trunk.publish(Candidate(batch.commit, batch.tree, proposed[0].onto))
+        return _published(work, candidate, at=at)
+    if found[0].commit == batch.commit:  # it had the turn, and checkouts may not be updated yet
+        work.trunk.publish(Candidate(batch.commit, batch.tree, found[0].onto))
     work.tested_with([name for name in batch.missions if name != job.mission], candidate, batch.tree)
     said = f"{work.trunk.branch} is now {batch.commit[:12]}"
-    facts = {"merged": own.commit, "onto": own.onto}
-    if work.draft and turn and turn.served:
-        facts[ARCHIVED_AT] = work.at
-    return Report(passed(said), evidence=work.evidence(candidate), facts=facts)
+    return Report(passed(said), evidence=work.evidence(candidate), facts=_merged_as(own.commit, own.onto, at))
 
 
 def merges_on_the_branch(state: MissionState, services: Services) -> list[Proposed]:
@@ -221,6 +219,11 @@ def merges_on_the_branch(state: MissionState, services: Services) -> list[Propos
     events, trunk = [event for _, event in services.journal.events(state.mission)], services.trunk(state.into)
     this_time = takewhile(lambda event: not isinstance(event, MissionStarted), reversed(events))
     return [event for event in this_time if isinstance(event, Proposed) and trunk.holds(event.commit)]
+
+
+def left_with_its_merge(state: MissionState, services: Services) -> bool:
+    """Tell whether a merge that the mission has not recorded yet took its item out of the tracker."""
+    return any(merge.archived_at for merge in merges_on_the_branch(state, services))
 
 
 def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
@@ -251,9 +254,7 @@ def _merge_as_it_stands(job: Job, work: _Work, turn: Turn | None) -> Report | Ca
         report = _publish_car(work, turn, candidate, car)
     except Overlap as edited:
         return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
-    if report.signal.verdict is not Verdict.PASS:
-        return None
-    return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
+    return report if report.signal.verdict is Verdict.PASS else None
 
 
 def _report_clash(work: _Work, candidate: Candidate) -> Report:
@@ -342,11 +343,11 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
         listed = ", ".join(names)
         message = f"Merge {len(car)} missions: {listed}\n\n{BATCH}{listed}\n"
         entering = work.trunk.gather(car[-1].commit, candidate.onto, message)
-    job.note(Proposed(at=clock.now(), commit=entering.commit, tree=entering.tree, onto=entering.onto))
+    job.note(proposed(job, entering, work))
     if turn and job.services.limits.batch > 1:
         at, tree, commit = clock.now(), entering.tree, entering.commit
         turn.note(Batched(at=at, missions=names, tree=tree, green=True, commit=commit, gate=work.gate))
-    report = _published(work, entering, work.evidence(candidate))
+    report = _published(work, entering, work.evidence(candidate), work.archived_at)
     if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
         return report
     for one in car[1:]:
@@ -404,7 +405,12 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 
-def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
+def _merged_as(commit: str, onto: str, archived_at: str) -> dict[str, str]:
+    """Return the facts about a merge that is on the branch."""
+    return {"merged": commit, "onto": onto, **({ARCHIVED_AT: archived_at} if archived_at else {})}
+
+
+def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...] = (), at: str = "") -> Report:
     trunk = work.trunk
     with trunk.about_to_move():
         published = trunk.publish(candidate)
@@ -412,10 +418,8 @@ def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...]
         return Report(sent_back(f"{trunk.branch} moved."))
     left = ", ".join(published.left_alone)
     warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
-    facts = {"merged": candidate.commit, "onto": candidate.onto}
-    return Report(
-        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
-    )
+    facts, said = _merged_as(candidate.commit, candidate.onto, at), f"{trunk.branch} is now {candidate.commit[:12]}"
+    return Report(passed(said), evidence=evidence, warnings=warnings, facts=facts)
 
 
 def _tested_as_a_whole(claim: Verification, *, once_more: bool = False) -> Evidence:
