@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,6 +42,9 @@ from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
+from capsule.workspaces.remote import Remote
+from capsule.workspaces.remote_trunk import RemoteTrunk
+from capsule.workspaces.repository import main_branch
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.state_store import open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
@@ -175,7 +179,7 @@ def open_services(
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
             place=_places(project, tracker, shell, sandbox),
-            trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
+            trunk=cache(partial(open_trunk, project, tracker, stop)),
             shell=shell,
             words=words,
             archive=logs,
@@ -197,6 +201,39 @@ def open_services(
             ),
         )
     journal.close()
+
+
+def open_trunk(project: Project, tracker: Tracker, stop: Stop | None, branch: str) -> GitTrunk:
+    """Open the branch that work is merged into: one of this repository, or the one at the remote that goes with it."""
+    git, own = project.git, tracker.own_files()
+    upstream = upstream_of(project, branch, stop)
+    if upstream is None:
+        return GitTrunk(git, branch, artefacts=own)
+    return RemoteTrunk(git, branch, upstream.remote, upstream.branch, project.settings.merge.refs, artefacts=own)
+
+
+class Upstream(NamedTuple):
+    """A branch at a remote."""
+
+    remote: Remote
+    branch: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.remote.name}/{self.branch}"
+
+
+def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upstream | None:
+    """Return where at a remote the work for a branch is merged; None if it is merged here.
+
+    The branch of a mission takes the work of its parts, and is nobody else's.
+    """
+    chosen, git = project.settings.merge, project.git
+    mission = branch.removeprefix("capsule-")
+    if chosen.to == "local" or (mission != branch and git.ref(f"refs/capsule/base/{mission}")):
+        return None
+    is_main = chosen.branch != "auto" and branch == main_branch(git, project.settings.project.main)
+    return Upstream(Remote(git, chosen.remote, stop=stop), chosen.branch if is_main else branch)
 
 
 def _provisions(project: Project, shell: SupervisedShell, seconds: float) -> Provisions:

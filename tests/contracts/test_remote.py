@@ -74,6 +74,7 @@ def test_the_tip_of_a_branch_is_fetched_with_its_history(a_clone: Repo, server: 
     assert git.is_ancestor(before, theirs) and git.read_file(theirs, "new") == b"x"
 
 
+@pytest.mark.promise("remote.look")
 def test_fetching_changes_nothing_of_the_users(a_clone: Repo, server: GitServer, tmp_path: Path) -> None:
     def theirs() -> list[str]:
         return [a_clone.status(), *a_clone.refs("refs/heads"), *a_clone.refs("refs/remotes"), a_clone.head()]
@@ -138,6 +139,7 @@ def test_a_shallow_clone_is_deepened_until_it_is_enough(a_repo: Repo, server: Gi
 # Pushing
 
 
+@pytest.mark.promise("remote.lease")
 def test_a_branch_moves_from_exactly_where_it_was(a_clone: Repo, server: GitServer, tmp_path: Path) -> None:
     remote, old = remote_of(a_clone), a_clone.head()
     ours = a_clone.commit("ours", mine="x")
@@ -150,6 +152,7 @@ def test_a_branch_moves_from_exactly_where_it_was(a_clone: Repo, server: GitServ
     assert remote.refs(MAIN) == {MAIN: a_clone.head()}
 
 
+@pytest.mark.promise("remote.lease")
 def test_a_branch_never_moves_to_what_does_not_descend_from_it(a_clone: Repo, server: GitServer) -> None:
     """A lease alone lets a forced update through."""
     remote, old = remote_of(a_clone), a_clone.head()
@@ -167,6 +170,7 @@ def test_pushing_again_what_is_there_changes_nothing(a_clone: Repo, server: GitS
     assert moves_of(server.repository(), MAIN) == [(old, ours)]
 
 
+@pytest.mark.promise("remote.lease")
 def test_only_one_of_many_creates_a_ref(a_clone: Repo) -> None:
     oids = [a_clone.git("commit-tree", "HEAD^{tree}", "-m", f"claim {number}") for number in range(4)]
     answers: dict[str, Trouble | None] = {}
@@ -204,6 +208,7 @@ def test_objects_of_any_kind_can_be_pushed(a_clone: Repo) -> None:
 # Trouble
 
 
+@pytest.mark.promise("remote.kinds")
 @pytest.mark.parametrize("call", ["fetch", "refs", "create"])
 @pytest.mark.parametrize(
     ("fault", "expected"),
@@ -257,6 +262,7 @@ def test_a_stop_ends_a_call_with_everything_it_started(over_http: Repo, server: 
     assert not [line for line in listed.splitlines() if server.address in line]
 
 
+@pytest.mark.promise("remote.kinds")
 def test_a_refusal_is_in_the_servers_own_words(a_clone: Repo, server: GitServer) -> None:
     server.refuse(MAIN, "main is protected: open a request")
     trouble = remote_of(a_clone).push(a_clone.commit("ours", mine="x"), MAIN, a_clone.head("HEAD~1"))
@@ -275,6 +281,7 @@ def test_a_refused_ref_keeps_no_other_from_its_place(a_clone: Repo, server: GitS
 # Credentials and settings
 
 
+@pytest.mark.promise("remote.credentials")
 def test_credentials_come_from_the_users_helper(over_http: Repo, server: GitServer, tmp_path: Path) -> None:
     server.password = "sesame"
     helper = tmp_path / "helper"
@@ -302,6 +309,7 @@ def test_addresses_are_rewritten_as_the_user_has_set(over_http: Repo, server: Gi
     assert remote_of(over_http).fetch("main") == over_http.head()
 
 
+@pytest.mark.promise("remote.credentials")
 def test_no_window_asks_for_a_password(over_http: Repo, server: GitServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.password, asked = "sesame", over_http.path / "asked"
     script = over_http.path / "window"
@@ -329,6 +337,7 @@ def test_hooks_of_the_repository_do_not_run(a_clone: Repo) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.promise("remote.credentials")
 def test_no_credential_is_in_what_is_told(a_repo: Repo, server: GitServer) -> None:
     server.host(a_repo.path)
     server.status = 500
@@ -392,6 +401,7 @@ def test_credentials_are_taken_out(text: str, expected: str) -> None:
 WAYS_TO_KEYS = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "GIT_ASKPASS", "GIT_SSH_COMMAND", "GH_TOKEN", "GITLAB_TOKEN")
 
 
+@pytest.mark.promise("remote.credentials")
 @pytest.mark.parametrize("for_whom", [for_agents, for_commands])
 def test_agents_and_tests_are_given_no_way_to_keys_that_may_push(
     for_whom: Callable[[Mapping[str, str], Sequence[str]], Mapping[str, str]],

@@ -186,7 +186,7 @@ class _ProjectJobs:
         self._states |= states_of(self._project, [item])
 
     def order(self, item: Item) -> tuple[Order, Services]:
-        plan = plan_mission(self._project, item.id, self._request, start=self._start)
+        plan = plan_mission(self._project, item.id, self._request, start=self._start, offline_ok=bool(self._taken))
         if plan.order.workflow.publishes_steps and not self._taken:  # only at first: afterwards people may edit
             refuse_dirty(self._project, self._request)
         if plan.merged_already:  # a new mission would repeat it all

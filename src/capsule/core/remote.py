@@ -34,6 +34,16 @@ class Kind(StrEnum):
     """The user asked Capsule to stop."""
 
 
+SAYS = {
+    Kind.LOST: "has moved meanwhile",
+    Kind.OFFLINE: "cannot be reached",
+    Kind.REFUSED: "refused",
+    Kind.ABSENT: "does not have it",
+    Kind.STOPPED: "was not asked",
+}
+"""What a remote does, in words for people."""
+
+
 class Trouble(Struct, frozen=True):
     """Why a call to a remote did not succeed, in the words of git or of the server."""
 

@@ -11,10 +11,11 @@ of these commands only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 
 from capsule.core.remote import Kind, Trouble, read_push, read_trouble, without_credentials
-from capsule.system.git import Git, GitResult
+from capsule.system.git import Git, GitFailed, GitResult
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import held
 from capsule.system.stop import Stop
@@ -125,9 +126,10 @@ class Remote:
         """Delete a ref of the remote that is at exactly `old`."""
         return self._push(f":{ref}", f"{ref}:{old}")
 
-    def note_pushed(self, branch: str, commit: str) -> None:
-        """Take note that a branch of the remote is at a commit of ours now."""
-        self._git.move_refs(RefMove(self.tracked(branch), commit), why="capsule: pushed")
+    def note_pushed(self, branch: str, commit: str, old: str) -> None:
+        """Take note that a branch of the remote is at a commit of ours now, unless more was fetched meanwhile."""
+        with suppress(GitFailed):
+            self._git.move_refs(RefMove(self.tracked(branch), commit, old), why="capsule: pushed")
 
     def _push(self, what: str, lease: str) -> Trouble | None:
         if missing := self._missing():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
 from capsule.core.errors import Refused
@@ -22,11 +22,16 @@ from capsule.workspaces.trees import all_artefacts, graft, with_files
 class GitTrunk:
     """The Trunk adapter on a git branch."""
 
+    at_remote = ""
+
     def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
         self.branch = branch
         self._git = git
         self._ref = f"refs/heads/{branch}"
         self._artefacts = all_artefacts(artefacts)
+
+    def refresh(self) -> None:
+        pass
 
     def tip(self) -> str:
         found = self._git.ref(self._ref)
@@ -99,7 +104,7 @@ class GitTrunk:
         said = self._git.commit(commit)
         return BranchStep(commit, step_name(commit, said.parents, said.message))
 
-    def publish(self, candidate: Candidate) -> Published:
+    def publish(self, candidate: Candidate, works: Mapping[str, str] | None = None) -> Published:  # noqa: ARG002
         if candidate.conflicts:
             raise Refused(f"The merge into {self.branch} has conflicts.", "Rebuild the work on it: run with --rebase")
         git, onto, commit = self._git, candidate.onto, candidate.commit
