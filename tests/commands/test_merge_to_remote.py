@@ -229,6 +229,28 @@ def test_after_three_lost_races_it_needs_you_and_no_agent_is_paid_again(there: A
     there.assert_merged_once()
 
 
+_OVERTAKEN = """#!/bin/sh
+# What a killed run was still pushing gets there first, and a person pushes on top of it.
+read old new ref; [ "$ref" = refs/heads/main ] && [ ! -e overtaken ] || exit 0
+touch overtaken
+cp -r $GIT_QUARANTINE_PATH/* objects/
+unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+export GIT_AUTHOR_NAME=Bob GIT_AUTHOR_EMAIL=bob@example.org GIT_COMMITTER_NAME=Bob GIT_COMMITTER_EMAIL=bob@example.org
+git update-ref refs/heads/main $new
+git update-ref refs/heads/main $(git commit-tree "main^{tree}" -p main -m "by Bob")
+"""
+
+
+@pytest.mark.promise("remote.once")
+def test_a_race_lost_against_its_own_earlier_push_merges_nothing_twice(there: AtRemote) -> None:
+    hook = there.server.refuse(MAIN, "")
+    hook.write_text(_OVERTAKEN)
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    assert there.log("--format=%s")[:2] == ["by Bob", f"Merge {ITEM}: Find the answer"]
+    there.assert_merged_once()
+
+
 # Refusals
 
 

@@ -255,16 +255,15 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
         waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
         if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
             continue  # one was stopped or withdrawn while the car was tested: it is built without that one
-        try:
-            report = _publish_car(work, turn, candidate, car)
-        except Overlap as edited:
-            return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
-        if report.signal.verdict is Verdict.PASS:
-            return replace(report, facts={**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})})
+        report = _publish_car(work, turn, candidate, car)
+        if report.signal.verdict is not Verdict.NEEDS_WORK:
+            return report
         lost += 1
         if lost == most:
             break
         work.trunk.refresh()
+        if turn and work.trunk.at_remote and (found := _merged_before(job, work, turn)):
+            return found  # by a push of a run that was killed
     return Report(_too_busy(job, work))
 
 
@@ -359,12 +358,18 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
         at, tree, commit = clock.now(), entering.tree, entering.commit
         turn.note(Batched(at=at, missions=names, tree=tree, green=True, commit=commit, gate=work.gate))
     works = {one.mission: one.commit for one in car}
-    report = _published(work, entering, work.evidence(candidate), works)
-    if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
+    try:
+        report = _published(work, entering, work.evidence(candidate), works)
+    except Overlap as edited:
+        return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
+    if report.signal.verdict is not Verdict.PASS:
         return report
-    for one in car[1:]:
-        turn.note(Served(at=clock.now(), mission=one.mission, key=job.step.key, seconds=0.0))
-    return replace(report, facts={**report.facts, "merged": car[0].commit, "onto": car[0].onto})
+    facts = {**report.facts, **({ARCHIVED_AT: work.at} if work.draft else {})}
+    if turn and names[1:]:
+        facts |= {"merged": car[0].commit, "onto": car[0].onto}
+        for one in car[1:]:
+            turn.note(Served(at=clock.now(), mission=one.mission, key=job.step.key, seconds=0.0))
+    return replace(report, facts=facts)
 
 
 # ---- one merge
