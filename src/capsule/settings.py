@@ -247,7 +247,7 @@ class _MergeOptions(_Section, frozen=True):
     each green test run, one after a red one. Each keeps a merge of its own, which can be reverted."""
     to: Literal["local", "remote", "request"] = "local"
     """Where work is merged. `local`: into your own branch; nothing is pushed. `remote`: into the branch at the remote,
-    by a push that never overwrites anything. `request`: not available yet."""
+    by a push that never overwrites anything: [more](../how-to/merge-to-a-remote.md). `request`: not available yet."""
     remote: RemoteName = "origin"
     """The remote that work is merged to."""
     branch: BranchName = "auto"

@@ -126,6 +126,13 @@ class Remote:
         """Delete a ref of the remote that is at exactly `old`."""
         return self._push(f":{ref}", f"{ref}:{old}")
 
+    def may_push(self, branch: str) -> Trouble | None:
+        """Ask whether we may push at all, changing nothing; a server does not tell which branches it protects."""
+        answer = self._ask(
+            self._look, "push", "--dry-run", "--quiet", self.name, f"{self.tip(branch)}:refs/heads/{branch}"
+        )
+        return answer if isinstance(answer, Trouble) else None
+
     def note_pushed(self, branch: str, commit: str, old: str) -> None:
         """Take note that a branch of the remote is at a commit of ours now, unless more was fetched meanwhile."""
         with suppress(GitFailed):
