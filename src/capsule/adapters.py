@@ -472,6 +472,13 @@ class StateStore:
     def finish(self) -> None:
         """Save what a crash left unsaved, before the tracker is read."""
 
+    def refresh(self) -> str:
+        """Bring the tracker's files to what a remote has, and say where that is; raise RemoteFault if it does not say.
+
+        Return '' if nothing is at a remote.
+        """
+        return ""
+
     def combined(self, work: Checkpoint, tip: str) -> str:  # noqa: ARG002
         """Return the tree of a branch's tip with a step's work; raise Conflicts where both changed the same lines."""
         return work.tree

@@ -10,11 +10,10 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, Observer, Place, Ran, Tracker
+from capsule.adapters import Agent, Observer, Place, Ran, StateStore, Tracker
 from capsule.agents import _recording
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog
@@ -43,10 +42,11 @@ from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
 from capsule.workspaces.remote import Remote
+from capsule.workspaces.remote_state import RemoteStateStore, Upstream
 from capsule.workspaces.remote_trunk import RemoteTrunk
 from capsule.workspaces.repository import main_branch
 from capsule.workspaces.shell import SupervisedShell
-from capsule.workspaces.state_store import open_state_store
+from capsule.workspaces.state_store import GitStateStore, open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.trunk import GitTrunk
 
@@ -186,7 +186,7 @@ def open_services(
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
-            state_store=open_state_store(tracker, project.git, project.branch),
+            state_store=state_store_for(project, tracker, stop),
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
@@ -212,15 +212,12 @@ def open_trunk(project: Project, tracker: Tracker, stop: Stop | None, branch: st
     return RemoteTrunk(git, branch, upstream.remote, upstream.branch, project.settings.merge.refs, artefacts=own)
 
 
-class Upstream(NamedTuple):
-    """A branch at a remote."""
-
-    remote: Remote
-    branch: str
-
-    @property
-    def label(self) -> str:
-        return f"{self.remote.name}/{self.branch}"
+def state_store_for(project: Project, tracker: Tracker, stop: Stop | None = None) -> StateStore:
+    """Open the tracker's state store: commits go to the user's branch, or to the remote that it follows."""
+    kind: Callable[..., GitStateStore] = GitStateStore
+    if project.settings.merge.to != "local":
+        kind = partial(RemoteStateStore, upstream=lambda branch: upstream_of(project, branch, stop))
+    return open_state_store(tracker, project.git, project.branch, kind)
 
 
 def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upstream | None:

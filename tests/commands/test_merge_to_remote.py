@@ -445,6 +445,21 @@ def test_a_linked_worktree_as_the_project_merges_to_the_remote(there: AtRemote, 
     assert there.project.head("main") == there.main()
 
 
+@pytest.mark.promise("remote.clones")
+def test_a_worktree_of_a_bare_repository_merges_to_the_remote(there: AtRemote, tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "of-bare")
+    run("clone", "-q", "--bare", there.server.url(), str(folder / "mine.git"))
+    run("worktree", "add", "-q", str(folder / "project"), "main", cwd=folder / "mine.git")
+    project = Project(folder / "project", folder)
+    project.git("config", "user.name", "Ada")
+    project.git("config", "user.email", "ada@example.org")
+    project.always = there.project.always
+    answer = project.run()
+    assert answer.code == 0, answer
+    there.assert_merged_once()
+    assert project.head("main") == there.main() and (project.path / "answer").read_text() == "42\n"
+
+
 # Refused settings
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -248,6 +251,22 @@ def test_a_slow_server_is_given_up_in_time(over_http: Repo, server: GitServer) -
     trouble = remote_of(over_http, look=0.5).refs()
     assert isinstance(trouble, Trouble) and trouble.kind is Kind.OFFLINE and "no answer within" in trouble.words
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process is found by /proc")
+def test_a_git_that_is_killed_is_tried_again(over_http: Repo, server: GitServer) -> None:
+    server.slow = 20.0
+
+    def kill() -> None:
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                words = process.read_bytes().split(b"\0")
+                if b"ls-remote" in words and process.parent.joinpath("cwd").readlink() == over_http.path:
+                    os.kill(int(process.parent.name), signal.SIGKILL)
+
+    threading.Timer(0.5, kill).start()
+    trouble = remote_of(over_http).refs()
+    assert isinstance(trouble, Trouble) and trouble.passes and "killed by signal 9" in trouble.words
 
 
 def test_a_stop_ends_a_call_with_everything_it_started(over_http: Repo, server: GitServer) -> None:

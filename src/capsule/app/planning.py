@@ -26,9 +26,10 @@ from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.sandbox import level
-from capsule.wiring import SKILLS, Upstream, upstream_of, uses_skills
+from capsule.wiring import SKILLS, upstream_of, uses_skills
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
+from capsule.workspaces.remote_state import Upstream
 
 
 class RunRequest(Struct, frozen=True):
@@ -216,6 +217,9 @@ def _at_remote(
     """Return the tip at the remote if work is merged there, and what to say about it; one known will do to go on."""
     if project.settings.merge.to == "local":
         return "", ()
+    _refuse_what_stays_here(project)
+    if project.tracker.traits.authoritative:  # the branch has followed the remote when the run began
+        return "", ()
     into = going_on.into if going_on else _into(project, request)
     upstream = upstream_of(project, into)
     if going_on and not request.rebase:
@@ -260,9 +264,6 @@ def _refuse_what_stays_here(project: Project) -> None:
     chosen = project.settings
     if chosen.merge.to == "request":
         raise SettingsError("merge.to: request is not available yet.", "Set it to `remote`, or to `local`.")
-    if project.tracker.traits.authoritative:
-        cause = "The steps of a backlog are committed to your own branch, and merge.to: remote merges elsewhere."
-        raise SettingsError(cause, "Set merge.to to `local`, and push with git; or keep the items in beads or GitHub.")
     if chosen.tracker.commit:
         cause = "tracker.commit commits to your own branch, and merge.to: remote merges elsewhere."
         raise SettingsError(cause, "Set tracker.commit to `false`, and commit the tracker's files yourself.")

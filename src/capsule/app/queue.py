@@ -75,6 +75,8 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     notes = (*project.loaded.warnings, *tracker.warnings, *([room] if room else ()))
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()
+        if where := services.state_store.refresh():
+            run.tell(f"note: starts from {where}.")
         for kept in put_away_old_work(project.git):
             run.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
         work_through(*set_up(services), services, report)

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import msgspec
 
-from capsule.adapters import StateCommit, StateStore
+from capsule.adapters import StateCommit, StateStore, StateWritten
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, Refused, TwinClosed, UnknownItem, WorkspaceBroken
+from capsule.core.errors import (
+    BranchMoved,
+    Conflicts,
+    Refused,
+    RemoteFault,
+    TwinClosed,
+    UnknownItem,
+    WorkspaceBroken,
+)
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
 from capsule.core.item import Item, status_and_phase, twin_of
@@ -20,6 +28,7 @@ from capsule.core.state import MissionState, is_waived
 from capsule.engine.checks import DUPLICATE, unharmed
 from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
 from capsule.engine.merging import ARCHIVED_AT
+from capsule.engine.patience import Patience
 from capsule.engine.verification import Verification
 from capsule.services import Services
 
@@ -54,21 +63,21 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
     """
     place, held = place_of(state, services), ended.outcome.checkpoint
     work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
+    patience = Patience(services, state, ended.phase, ended.key)
     for _ in range(_MOST_ROUNDS):
         try:
             judged = _judged_with_the_branch(state, ended, work, services, state_store) if work else ""
-            booked = state_store.write(
-                StateCommit(
-                    key=f"{state.mission}/{ended.key}",
-                    message=ended.message,
-                    assignments=ended.assignments,
-                    branch=state.into,
-                    since=state.base,
-                    work=work,
-                    judged=judged,
-                    twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
-                )
+            entry = StateCommit(
+                key=f"{state.mission}/{ended.key}",
+                message=ended.message,
+                assignments=ended.assignments,
+                branch=state.into,
+                since=state.base,
+                work=work,
+                judged=judged,
+                twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
             )
+            booked = _written(entry, state_store, patience)
             break
         except BranchMoved:
             continue  # to a commit with which the work was not tested
@@ -99,6 +108,16 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
         follow_ups=booked.added,
     )
     note(services, state.mission, event)
+
+
+def _written(entry: StateCommit, state_store: StateStore, patience: Patience) -> StateWritten:
+    """Write the state; wait for a remote that cannot be reached."""
+    while True:
+        try:
+            return state_store.write(entry)
+        except RemoteFault as fault:
+            if not patience.wait_for(fault):
+                raise
 
 
 class _RedTogether(Exception):

@@ -60,7 +60,7 @@ _SAID = "the merge result is green"
 
 def publish(job: Job) -> Report:
     """Merge the work when it is its turn; wait for a remote that cannot be reached."""
-    work, patience = _Work(job), Patience(job)
+    work, patience = _Work(job), Patience(job.services, job.state, job.phase.name, job.step.key)
     while True:
         try:
             found = _at_its_turn(job, work)

@@ -8,25 +8,30 @@ from capsule.core.event import Waiting
 from capsule.core.failure import Failure, Kind, pause
 from capsule.core.remote import Kind as Trouble
 from capsule.core.stamps import clock_time
+from capsule.core.state import MissionState
 from capsule.core.text import sentence
-from capsule.engine.job import Job
+from capsule.engine.job import note
+from capsule.services import Services
 
 
 class Patience:
     """How long one step has waited for a remote so far."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, services: Services, state: MissionState, phase: str, key: str) -> None:
+        self._services = services
+        self._state = state
+        self._phase = phase
+        self._key = key
         self._tries = 0
         self._since = 0.0
 
     def wait_for(self, fault: RemoteFault) -> bool:
         """Wait until the next try; return False at once if waiting does not help."""
-        job, services, trouble = self._job, self._job.services, fault.trouble
-        go_on = f"Go on with `capsule run {job.state.parent or job.mission}`."
-        stopped = f"Stopped while {job.phase.name} was waiting for {fault.remote}; nothing is lost."
+        services, mission, trouble = self._services, self._state.mission, fault.trouble
+        again = f"`capsule run {self._state.parent or mission}`"
+        stopped = f"Stopped while {self._phase} was waiting for {fault.remote}; nothing is lost."
         if trouble.kind is Trouble.STOPPED:
-            raise Interrupted(stopped, go_on)
+            raise Interrupted(stopped, f"Go on with {again}.")
         if not trouble.passes:
             return False
         at, now = services.clock.now(), services.clock.seconds()
@@ -36,13 +41,14 @@ class Patience:
             so_far = f" It has waited {duration(waited)} already." if self._tries else ""
             limit = "execution.max_wait_minutes says how long to wait."
             fault.message = f"{sentence(fault.message)}{so_far}"
-            fault.hint = f"Nothing is lost: once it is back, `capsule run {job.state.parent or job.mission}`. {limit}"
+            fault.hint = f"Nothing is lost: once it is back, {again}. {limit}"
             raise fault
         failure = Failure(Kind.CONNECTION, fault.message)
-        job.note(Waiting(at=at, key=job.step.key, failure=failure, seconds=round(seconds, 1), remote=fault.remote))
+        waiting = Waiting(at=at, key=self._key, failure=failure, seconds=round(seconds, 1), remote=fault.remote)
+        note(services, mission, waiting)
         words = f"waits for {fault.remote}: {trouble.words} (next try {clock_time(at, seconds)})"
-        services.observer.activity(job.mission, words)
+        services.observer.activity(mission, words)
         if not services.clock.wait(seconds):
-            raise Interrupted(stopped, go_on)
+            raise Interrupted(stopped, f"Go on with {again}.")
         self._tries += 1
         return True

@@ -143,7 +143,7 @@ class Remote:
             return missing
         options = ("--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", f"--force-with-lease={lease}")
         answer = self._git.across("push", *options, self.name, what, seconds=self._transfer, stop=self._stop)
-        if answer.ended:
+        if answer.ended or answer.code < 0:
             return self._ended(answer, self._transfer)
         listing = answer.out.decode(errors="replace")
         return None if not answer.code else read_push(listing, answer.err)
@@ -154,7 +154,7 @@ class Remote:
         if missing := self._missing():
             return missing
         answer = self._git.across(*args, seconds=seconds, stop=self._stop)
-        if answer.ended:
+        if answer.ended or answer.code < 0:
             return self._ended(answer, seconds)
         return read_trouble(answer.err) if answer.code else answer
 
@@ -165,4 +165,6 @@ class Remote:
     def _ended(self, answer: GitResult, seconds: float) -> Trouble:
         if answer.ended == "stopped":
             return Trouble(Kind.STOPPED, "stopped")
+        if not answer.ended:
+            return Trouble(Kind.OFFLINE, f"git was killed by signal {-answer.code}")
         return Trouble(Kind.OFFLINE, f"no answer within {seconds:.0f} s")

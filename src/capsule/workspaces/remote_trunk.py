@@ -10,28 +10,15 @@ and that is said.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from capsule.adapters import Candidate, Draft, Published
-from capsule.core.errors import CapsuleError, Overlap, Refused, RemoteFault
+from capsule.core.errors import Refused, RemoteFault
 from capsule.core.remote import Kind, Trouble
-from capsule.system.files import read_regular, write_atomically
-from capsule.system.git import Git, GitFailed
-from capsule.workspaces.checkouts import bring_along, locked, move_branch
+from capsule.system.git import Git
+from capsule.workspaces.following import Follower
 from capsule.workspaces.remote import Remote
 from capsule.workspaces.trunk import GitTrunk
-
-_LARGEST_NOTE = 1 << 16
-
-
-class _Following(msgspec.Struct, frozen=True):
-    """Where the user's branch was before it moved, noted until its checkouts have followed."""
-
-    branch: str
-    old: str
 
 
 class RemoteTrunk(GitTrunk):
@@ -47,7 +34,7 @@ class RemoteTrunk(GitTrunk):
         self._remote = remote
         self._theirs = theirs
         self._refs = refs
-        self._note = git.capsule_dir / "following.json"
+        self._follower = Follower(git, local, self.branch, self._artefacts)
 
     def refresh(self) -> None:
         self._require(self._remote.fetch(self._theirs))
@@ -81,8 +68,9 @@ class RemoteTrunk(GitTrunk):
                 return Published(moved=False)
             self._require(trouble)
             self._remote.note_pushed(self._theirs, candidate.commit, candidate.onto)
-        left, remarks = self.follow()
-        return Published(moved=True, left_alone=tuple(left), remarks=tuple(remarks))
+        left, why = self._follower.follow(self.tip())
+        remarks = (f"your branch {self._local} stays where it is: {why}",) if why else ()
+        return Published(moved=True, left_alone=tuple(left), remarks=remarks)
 
     def _put_work(self, mission: str, merge: str) -> None:
         """Put the work that a merge brings where others find it, even if the branch then refuses it."""
@@ -101,50 +89,3 @@ class RemoteTrunk(GitTrunk):
     def _require(self, answer: object) -> None:
         if isinstance(answer, Trouble):
             raise RemoteFault(self._remote.name, answer)
-
-    # The user's own branch
-
-    def follow(self) -> tuple[list[str], list[str]]:
-        """Bring the user's branch to the fetched tip; return files that kept the user's edits, and remarks."""
-        git, ref, tip = self._git, f"refs/heads/{self._local}", self.tip()
-        with locked(git, "main"):
-            left = self._finish_following()
-            old = git.ref(ref)
-            if old in ("", tip):
-                return left, []
-            if why := self._why_it_stays(old, tip):
-                return left, [f"your branch {self._local} stays where it is: {why}"]
-            return sorted({*left, *self._finish_following()}), []
-
-    def _why_it_stays(self, old: str, tip: str) -> str:
-        """Move the user's branch, and note that its checkouts have to follow; or say why it cannot move."""
-        if not self._git.is_ancestor(old, tip):
-            return f"it has commits that {self.branch} lacks (`git pull --rebase` puts them on top)"
-        write_atomically(self._note, msgspec.json.encode(_Following(self._local, old)))
-        why = f"as {self.branch}"
-        try:
-            if move_branch(self._git, self._local, old, tip, apart=self._artefacts, why=f"capsule: {why}"):
-                return ""
-            why = "another git moved it meanwhile"
-        except Overlap as edited:
-            why = f"your checkout has an uncommitted edit of {edited.named} (`git pull` once it is committed)"
-        except (Refused, GitFailed) as fault:
-            why = _in_a_clause(fault)
-        self._note.unlink()
-        return why
-
-    def _finish_following(self) -> list[str]:
-        """Bring checkouts along with a branch that has moved, also before a run was killed."""
-        left: list[str] = []
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            noted = msgspec.json.decode(read_regular(self._note, _LARGEST_NOTE), type=_Following)
-            now = self._git.ref(f"refs/heads/{noted.branch}")
-            if now and self._git.resolve(noted.old):
-                left = bring_along(self._git, noted.branch, noted.old, now)
-        self._note.unlink(missing_ok=True)
-        return left
-
-
-def _in_a_clause(fault: CapsuleError) -> str:
-    text = fault.message.rstrip(".")
-    return f"{text[:1].lower()}{text[1:]}" + (f" ({fault.hint.rstrip('.')})" if fault.hint else "")
