@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import StepBegun
-from tests.costs import LONG
+from capsule.core.event import StepBegun, Waiting
+from tests.costs import LONG, eventually
 
 from ..conftest import Repo
 from ..git_server import GitServer, git_server, moves_of, run
@@ -99,6 +99,72 @@ def test_two_clones_and_a_person_merge_everything_once(
         assert (clone.path / "README.md").read_text() == "an edit of the user's\n"
         assert clone.dirt().splitlines() == ["M README.md", "?? notes"]
         run("merge-base", "--is-ancestor", clone.head(), MAIN, cwd=bare_with(bare, clone))
+
+
+@pytest.mark.promise("remote.work", "remote.merged")
+def test_a_batch_is_pushed_as_one_commit_and_the_work_of_each_before_it(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    names = [f"item-{number}" for number in range(4)]
+    clone = prepared(a_project, server, tmp_path, names, **{"tests/test_slow.sh": "sleep 0.5\n"})
+    clone.always |= {"CAPSULE_MERGE__BATCH": "4", "CAPSULE_EXECUTION__JOBS": "4"}
+    answer = clone.capsule("run", *names)
+    assert answer.code == 0, answer
+    bare = server.repository()
+    merges = run("log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare)
+    assert sorted(merges.split()) == names
+    works = run("for-each-ref", "--format=%(refname:lstrip=3)", "refs/capsule/missions", cwd=bare).split()
+    assert works == names
+    assert len(moves_of(bare, MAIN)) < len(names), "none was merged with another"
+    assert clone.head("main") == run("rev-parse", MAIN, cwd=bare)
+
+
+@pytest.mark.promise("remote.offline")
+def test_the_next_item_begins_on_the_last_fetched_tip_while_the_remote_is_down(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    clone = prepared(a_project, server, tmp_path, ["one", "two"])
+    clone.always["CAPSULE_EXECUTION__JOBS"] = "1"
+    hook = server.repository() / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ngrep -q refs/heads/main && touch merged || true\n")
+    hook.chmod(0o755)
+
+    def down_for_a_moment() -> None:
+        assert eventually((server.repository() / "merged").exists, LONG)
+        server.down = True
+        eventually(lambda: any(isinstance(event, Waiting) for event in clone.events("two")), LONG)
+        server.down = False
+
+    thread = threading.Thread(target=down_for_a_moment)
+    thread.start()
+    answer = clone.capsule("run", "one", "two", "--cap", "9")
+    thread.join(LONG)
+    assert answer.code == 0, answer
+    assert "as it was fetched last (origin cannot be reached)" in answer.out + answer.err
+    assert clone.open() == []
+
+
+def test_a_run_of_several_items_begins_nothing_while_the_remote_is_down(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    clone = prepared(a_project, server, tmp_path, ["one", "two"])
+    server.down = True
+    answer = clone.capsule("run", "one", "two")
+    assert answer.code == 3 and "origin/main cannot be reached" in answer.err, answer
+    assert clone.events("one") == clone.events("two") == []
+
+
+def prepared(project: Project, server: GitServer, folder: Path, names: list[str], **files: str) -> Clone:
+    """A clone of a remote that has these items to do."""
+    project.write(".capsule/workflows/short.yaml", FLOW)
+    project.beads.write_text("".join(map(row, names)))
+    for name, text in files.items():
+        project.write(name, text)
+    project.commit("what is to be done")
+    clone = clone_of(server.host(project.path), folder / "clone")
+    clone.set_up(server, names)
+    return clone
 
 
 def clone_of(bare: Path, folder: Path) -> Clone:

@@ -88,9 +88,9 @@ _ACROSS: tuple[Setting, ...] = (
 )
 _KEPT_ACROSS = (
     *("GIT_CONFIG_", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL"),
-    *("GIT_PROTOCOL", "GIT_TRACE"),
+    "GIT_PROTOCOL",
 )
-_WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY")
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _ASKS_NOBODY = {"SSH_ASKPASS_REQUIRE": "never", "GCM_INTERACTIVE": "never"}
 
 # Reflogs need a name, even if the user has none.
@@ -122,7 +122,7 @@ def across_the_network() -> dict[str, str]:
     answers by itself, as CI systems use it.
     """
     kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT_ACROSS)}
-    clean = {name: value for name, value in _clean().items() if name not in (*_WINDOWS, *_OURS_ALONE)}
+    clean = {name: value for name, value in _clean().items() if name not in (*_SCREENS, *_OURS_ALONE)}
     settings = (*_numbered(os.environ).values(), *_ACROSS)
     return clean | {"GIT_ASKPASS": ""} | kept | AS_CAPSULE | _ASKS_NOBODY | as_environment(settings)
 
