@@ -41,6 +41,7 @@ class Clone(Project):
 
     def set_up(self, server: GitServer, names: list[str]) -> None:
         self.names = names
+        self.beads.write_text("".join(map(row, names)))
         self.git("remote", "set-url", "origin", server.url())
         self.always |= {"CAPSULE_MERGE__TO": "remote", "CAPSULE_WORKFLOW__DEFAULT": "short"}
         self.always |= {"CAPSULE_TRACKER": "beads-file", "CAPSULE_EXECUTION__JOBS": "2"}
@@ -51,7 +52,7 @@ class Clone(Project):
 
     def work(self) -> list[str]:
         """Run every item, and merge what then waits for a person; return what is still open."""
-        self.capsule("run", *self.names)
+        self.capsule("run")
         for _ in range(MOST_ROUNDS):
             for name in self.open():
                 self.capsule("run", name)
@@ -77,7 +78,6 @@ def test_two_clones_and_a_person_merge_everything_once(
 ) -> None:
     names = [[f"{clone}-{number}" for number in range(each)] for clone in ("left", "right")]
     a_project.write(".capsule/workflows/short.yaml", FLOW)
-    a_project.beads.write_text("".join(map(row, [*names[0], *names[1]])))
     a_project.commit("what is to be done")
     first = a_project.head()
     bare = server.host(a_project.path)
@@ -108,7 +108,7 @@ def test_a_batch_is_pushed_as_one_commit_and_the_work_of_each_before_it(
     names = [f"item-{number}" for number in range(4)]
     clone = prepared(a_project, server, tmp_path, names, **{"tests/test_slow.sh": "sleep 0.5\n"})
     clone.always |= {"CAPSULE_MERGE__BATCH": "4", "CAPSULE_EXECUTION__JOBS": "4"}
-    answer = clone.capsule("run", *names)
+    answer = clone.capsule("run")
     assert answer.code == 0, answer
     bare = server.repository()
     merges = run("log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare)
@@ -138,7 +138,7 @@ def test_the_next_item_begins_on_the_last_fetched_tip_while_the_remote_is_down(
 
     thread = threading.Thread(target=down_for_a_moment)
     thread.start()
-    answer = clone.capsule("run", "one", "two", "--cap", "9")
+    answer = clone.capsule("run")
     thread.join(LONG)
     assert answer.code == 0, answer
     assert "as it was fetched last (origin cannot be reached)" in answer.out + answer.err
@@ -150,7 +150,7 @@ def test_a_run_of_several_items_begins_nothing_while_the_remote_is_down(
 ) -> None:
     clone = prepared(a_project, server, tmp_path, ["one", "two"])
     server.down = True
-    answer = clone.capsule("run", "one", "two")
+    answer = clone.capsule("run")
     assert answer.code == 3 and "origin/main cannot be reached" in answer.err, answer
     assert clone.events("one") == clone.events("two") == []
 
@@ -158,7 +158,6 @@ def test_a_run_of_several_items_begins_nothing_while_the_remote_is_down(
 def prepared(project: Project, server: GitServer, folder: Path, names: list[str], **files: str) -> Clone:
     """A clone of a remote that has these items to do."""
     project.write(".capsule/workflows/short.yaml", FLOW)
-    project.beads.write_text("".join(map(row, names)))
     for name, text in files.items():
         project.write(name, text)
     project.commit("what is to be done")
