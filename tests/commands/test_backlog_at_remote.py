@@ -165,7 +165,7 @@ def test_edits_of_the_backlog_that_would_undo_what_others_did_are_refused(there:
     clone.backlog.write_text(f"# mine\n{clone.backlog.read_text()}")
     there.project.add("Two")
     assert_clear(
-        clone.say("add", "Three"), 1, "BACKLOG.yaml is edited here, and origin/main has changed it", "git stash"
+        clone.say("add", "Three"), 1, "BACKLOG.yaml is edited here, and origin/main has changed it", "Save a copy"
     )
     assert clone.backlog.read_text().startswith("# mine\n")
     clone.git("checkout", "-q", "BACKLOG.yaml")

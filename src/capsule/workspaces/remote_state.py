@@ -74,7 +74,7 @@ class RemoteStateStore(GitStateStore):
         ]
         for path in [os.fsdecode(change.path) for change in ours] if found.here else ():
             if self._on_disk(path) not in (self._git.read_file(found.tip, path), self._git.read_file(tip, path)):
-                hint = f"Put your edit away (git stash), run it again, and make it on what {upstream.label} has."
+                hint = "Save a copy of your file, take your edit out, run it again, and make the edit on what came."
                 raise Refused(f"{path} is edited here, and {upstream.label} has changed it.", hint)
 
     def _swap(self, branch: LocalBranch, commit: str) -> bool:

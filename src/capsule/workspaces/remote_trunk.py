@@ -80,8 +80,8 @@ class RemoteTrunk(GitTrunk):
         old = there.get(ref, "") if not isinstance(there, Trouble) else ""
         if old and not self._git.resolve(old):
             unknown = Trouble(Kind.REFUSED, f"it is at {old[:12]}, which was not made in this clone")
-            way = f"git push {self._remote.name} --delete {ref}"
-            raise RemoteFault(f"{self._remote.name} ({ref})", unknown, f"If nobody needs it, remove it: `{way}`.")
+            way = f"Look at it: `git fetch {self._remote.name} {ref}`. Whoever put it there can take it away."
+            raise RemoteFault(f"{self._remote.name} ({ref})", unknown, way)
         trouble = None if old == work else self._remote.replace(work, ref, old)
         if trouble and trouble.kind is Kind.REFUSED:
             hint = f"`merge.refs` says where the work of missions is put; it is {self._refs} now"
