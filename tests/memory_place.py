@@ -375,9 +375,14 @@ def _kind(old: File | None, new: File | None) -> str:
 class MemoryTrunk:
     """The Trunk adapter on a branch in memory."""
 
+    at_remote = ""
+
     def __init__(self, repository: MemoryRepository, branch: str) -> None:
         self.branch = branch
         self._repository = repository
+
+    def refresh(self) -> None:
+        pass
 
     def tip(self) -> str:
         return self._repository.branches[self.branch]
@@ -418,7 +423,7 @@ class MemoryTrunk:
             found, tip = [*made, *found], commit.parents[0]
         return found
 
-    def publish(self, candidate: Candidate) -> Published:
+    def publish(self, candidate: Candidate, works: Mapping[str, str] | None = None) -> Published:
         if candidate.conflicts:
             raise Refused(f"The merge into {self.branch} has conflicts.", "Rebuild the work on it: run with --rebase")
         if self.tip() == candidate.onto:

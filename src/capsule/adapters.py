@@ -350,6 +350,8 @@ class Published(Struct, frozen=True):
 
     moved: bool
     left_alone: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """About a branch of the user's that was left where it is."""
 
 
 class BranchStep(Struct, frozen=True):
@@ -364,9 +366,15 @@ class Trunk(Protocol):
     """The branch that work is merged into (workspaces/trunk.py): the only code that moves it."""
 
     branch: str
+    """What it is called for people."""
+    at_remote: str
+    """The remote that it is a branch of; '' for a branch of this repository."""
+
+    def refresh(self) -> None:
+        """Find out where it is now; raise RemoteFault if its remote does not say. One that is here is known."""
 
     def tip(self) -> str:
-        """Return the commit it is at."""
+        """Return the commit it is at, as far as is known here."""
 
     def holds(self, commit: str) -> bool:
         """Tell whether a commit is in its history."""
@@ -390,8 +398,11 @@ class Trunk(Protocol):
     def steps(self, base: str, tip: str) -> Sequence[BranchStep]:
         """List how the branch went from one commit to another, the oldest first; a batch as the merges in it."""
 
-    def publish(self, candidate: Candidate) -> Published:
-        """Move by compare-and-swap, then update checkouts if that loses nothing. Safe to repeat."""
+    def publish(self, candidate: Candidate, works: Mapping[str, str] | None = None) -> Published:
+        """Move by compare-and-swap, then update checkouts if that loses nothing. Safe to repeat.
+
+        `works` has the merge of each mission that comes along. Raise RemoteFault if a remote refuses.
+        """
 
     def about_to_move(self) -> AbstractContextManager[None]:
         """Wait until no other mission keeps it still; within the block none does."""
@@ -466,6 +477,13 @@ class StateStore:
 
     def finish(self) -> None:
         """Save what a crash left unsaved, before the tracker is read."""
+
+    def refresh(self) -> str:
+        """Bring the tracker's files to what a remote has, and say where that is; raise RemoteFault if it does not say.
+
+        Return '' if nothing is at a remote.
+        """
+        return ""
 
     def combined(self, work: Checkpoint, tip: str) -> str:  # noqa: ARG002
         """Return the tree of a branch's tip with a step's work; raise Conflicts where both changed the same lines."""

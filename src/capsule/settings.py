@@ -27,6 +27,18 @@ Retries = Annotated[int, Meta(ge=0, le=1000, description="a whole number, 0 or m
 Priority = Annotated[int, Meta(ge=0, le=4, description="a whole number, 0 to 4")]
 Count = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
 Prefix = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]{0,15}\Z", description="1 to 16 letters and digits")]
+RemoteName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", description="the name of a remote, as `git remote` lists them")
+]
+BranchName = Annotated[
+    str, Meta(pattern=r"^(?!-)(?!.*(?:\.\.|//|@\{|\.lock\Z|/\Z))[^\s~^:?*\[\\]+\Z", description="the name of a branch")
+]
+RefsBelow = Annotated[
+    str,
+    Meta(
+        pattern=r"^refs/[a-z]+/([A-Za-z0-9_-]+/)+\Z", description="a namespace for refs, such as `refs/heads/capsule/`"
+    ),
+]
 Level = Literal["low", "medium", "high"]
 Texts = tuple[str, ...]
 
@@ -233,8 +245,20 @@ class _MergeOptions(_Section, frozen=True):
     batch: Count = 1
     """How many missions that wait to be merged may be tested together, and merged with one commit. Twice as many after
     each green test run, one after a red one. Each keeps a merge of its own, which can be reverted."""
+    to: Literal["local", "remote", "request"] = "local"
+    """Where work is merged. `local`: into your own branch; nothing is pushed. `remote`: into the branch at the remote,
+    by a push that never overwrites anything: [more](../how-to/merge-to-a-remote.md). `request`: not available yet."""
+    remote: RemoteName = "origin"
+    """The remote that work is merged to."""
+    branch: BranchName = "auto"
+    """The branch at the remote that work is merged to. `auto`: the one that is called like your main branch."""
+    refs: RefsBelow = "refs/capsule/missions/"
+    """Where the work of a mission is put at the remote before it is merged. `refs/heads/capsule/` for a server that
+    accepts branches only."""
+    state_branch: BranchName = "capsule-state"
+    """The branch at the remote that the state of a backlog is committed to where main takes requests only."""
     push: bool = False
-    """Not used yet. Capsule never pushes."""
+    """Retired: `merge.to` says where work is merged."""
 
 
 class GitHubOptions(_Section, frozen=True):
@@ -310,9 +334,6 @@ class Settings(_Section, frozen=True):
 PUBLISH = {"merge": "worktree", "steps": "checkout"}
 """Ways to publish work, and the words for them in journaled workflows."""
 
-NOT_YET = ("merge.push",)
-"""Known settings that have no effect yet; setting one gives a warning."""
-
 ENV_PREFIX = "CAPSULE_"
 _TOLD_TO_CHILDREN = (
     *(
@@ -372,12 +393,11 @@ def load_settings(
     }
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
-    warnings += _retired(values, won)
-    early = tuple(f"{key} is set ({won[key]}), but has no effect in this version." for key in NOT_YET if key in won)
-    return Loaded(msgspec.convert(_nested(values), Settings), won, warnings + early)
+    warnings += (*_retired_kind(values, won), *_retired_push(values))
+    return Loaded(msgspec.convert(_nested(values), Settings), won, warnings)
 
 
-def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
+def _retired_kind(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
     """Translate `workspace.kind` into `workspace.publish`; return the warnings."""
     kind, publish = ("workspace", "kind"), ("workspace", "publish")
     meant = {word: how for how, word in PUBLISH.items()}.get(str(values.get(kind)))
@@ -388,6 +408,16 @@ def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
         return (f"{retired}, and workspace.publish says how work is published; remove it.",)
     values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
     return (f"{retired}; use `workspace.publish: {meant}`.",)
+
+
+def _retired_push(values: Leaves) -> tuple[str, ...]:
+    """Warn about `merge.push`, which never had an effect."""
+    if ("merge", "push") not in values:
+        return ()
+    retired = "merge.push is retired and has no effect"
+    if values["merge", "push"] and ("merge", "to") not in values:
+        return (f"{retired}; use `merge.to: remote` to have work merged into the branch of a remote.",)
+    return (f"{retired}: merge.to says where work is merged; remove it.",)
 
 
 def leaves_of(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:

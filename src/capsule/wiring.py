@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, Observer, Place, Ran, Tracker
+from capsule.adapters import Agent, Observer, Place, Ran, StateStore, Tracker
 from capsule.agents import _recording
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog
@@ -41,8 +41,12 @@ from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
+from capsule.workspaces.remote import Remote
+from capsule.workspaces.remote_state import RemoteStateStore, Upstream
+from capsule.workspaces.remote_trunk import RemoteTrunk
+from capsule.workspaces.repository import main_branch
 from capsule.workspaces.shell import SupervisedShell
-from capsule.workspaces.state_store import open_state_store
+from capsule.workspaces.state_store import GitStateStore, open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.trunk import GitTrunk
 
@@ -175,14 +179,14 @@ def open_services(
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
             place=_places(project, tracker, shell, sandbox),
-            trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
+            trunk=cache(partial(open_trunk, project, tracker, stop)),
             shell=shell,
             words=words,
             archive=logs,
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
-            state_store=open_state_store(tracker, project.git, project.branch),
+            state_store=state_store_for(project, tracker, stop),
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
@@ -197,6 +201,36 @@ def open_services(
             ),
         )
     journal.close()
+
+
+def open_trunk(project: Project, tracker: Tracker, stop: Stop | None, branch: str) -> GitTrunk:
+    """Open the branch that work is merged into: one of this repository, or the one at the remote that goes with it."""
+    git, own = project.git, tracker.own_files()
+    upstream = upstream_of(project, branch, stop)
+    if upstream is None:
+        return GitTrunk(git, branch, artefacts=own)
+    return RemoteTrunk(git, branch, upstream.remote, upstream.branch, project.settings.merge.refs, artefacts=own)
+
+
+def state_store_for(project: Project, tracker: Tracker, stop: Stop | None = None) -> StateStore:
+    """Open the tracker's state store: commits go to the user's branch, or to the remote that it follows."""
+    kind: Callable[..., GitStateStore] = GitStateStore
+    if project.settings.merge.to != "local":
+        kind = partial(RemoteStateStore, upstream=lambda branch: upstream_of(project, branch, stop))
+    return open_state_store(tracker, project.git, project.branch, kind)
+
+
+def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upstream | None:
+    """Return where at a remote the work for a branch is merged; None if it is merged here.
+
+    The branch of a mission takes the work of its parts, and is nobody else's.
+    """
+    chosen, git = project.settings.merge, project.git
+    mission = branch.removeprefix("capsule-")
+    if chosen.to == "local" or (mission != branch and git.ref(f"refs/capsule/base/{mission}")):
+        return None
+    is_main = chosen.branch != "auto" and branch == main_branch(git, project.settings.project.main)
+    return Upstream(Remote(git, chosen.remote, stop=stop), chosen.branch if is_main else branch)
 
 
 def _provisions(project: Project, shell: SupervisedShell, seconds: float) -> Provisions:

@@ -21,6 +21,7 @@ from tests import warm
 from tests.costs import LONG
 from tests.system.fake_sandbox_exec import FakeSandboxExec
 
+from ..git_server import git_server, run
 from .backlog_project import BacklogProject
 
 BEAD = '{"id": "demo-1", "title": "A task", "status": "open", "priority": 1, "issue_type": "task"}\n'
@@ -319,6 +320,38 @@ def test_uncommitted_changes_that_would_stop_a_run_are_a_warning(a_backlog: Back
     assert found["hint"] == "Commit first, or: `capsule run --allow-dirty`"
     a_backlog.settings("workspace: {publish: merge}")
     assert "checkout" not in findings(a_backlog.path)
+
+
+@pytest.mark.promise("remote.doctor")
+def test_a_remote_that_could_take_the_work_is_proposed(healthy: Path, tmp_path: Path, path_with_claude: str) -> None:
+    assert "remote" not in findings(healthy, PATH=path_with_claude)
+    with git_server(tmp_path / "server") as server:
+        server.host(healthy)
+        run("remote", "add", "origin", server.url(), cwd=healthy)
+        found = findings(healthy, PATH=path_with_claude)["remote"]
+        assert (found["state"], found["found"]) == ("optional", "origin/main can be read and pushed to")
+        assert "merge: {to: remote}" in found["hint"]
+        found = findings(healthy, PATH=path_with_claude, CAPSULE_MERGE__TO="remote")["remote"]
+        assert (found["state"], found["found"]) == ("ok", f"work is merged into origin/main at {server.url()}")
+
+
+@pytest.mark.promise("remote.doctor")
+def test_a_remote_that_cannot_take_the_work_is_named_with_what_helps(
+    healthy: Path, tmp_path: Path, path_with_claude: str
+) -> None:
+    with git_server(tmp_path / "server") as server:
+        bare = server.host(healthy)
+        run("remote", "add", "origin", server.url(), cwd=healthy)
+        run("branch", "-m", "main", "trunk", cwd=bare)
+        told = {"PATH": path_with_claude, "CAPSULE_MERGE__TO": "remote"}
+        found = findings(healthy, **told)["remote"]
+        assert found["state"] == "wrong" and "merge.branch: trunk" in found["hint"]
+        run("config", "http.receivepack", "false", cwd=bare)
+        found = findings(healthy, **told, CAPSULE_MERGE__BRANCH="trunk")["remote"]
+        assert found["state"] == "wrong" and "origin/trunk refused" in found["found"]
+        server.down = True
+        assert findings(healthy, **told)["remote"]["state"] == "warning"
+        assert findings(healthy, PATH=path_with_claude)["remote"]["state"] == "optional"
 
 
 def test_no_test_command_is_a_warning(a_repo: Any, path_with_claude: str) -> None:

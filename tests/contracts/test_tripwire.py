@@ -73,6 +73,7 @@ PLANTED = {
         "git config includeIf.gitdir:/.path /tmp/evil",
         "includeif.gitdir:/.path",
     ),
+    "a proxy that reads along": ("git config http.https://example.org/.proxy evil", "http.https://example.org/.proxy"),
     "a helper with passwords": ("git config credential.helper evil", "credential.helper"),
     "another address for all remotes": (
         "git config url.https://evil/.insteadOf https://",

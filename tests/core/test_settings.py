@@ -111,6 +111,36 @@ def test_who_is_called_is_a_text_or_a_list(load: Load, said: str, meant: object)
     assert loaded.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("merge: {push: true}", "use `merge.to: remote`"),
+        ("merge: {push: false}", "remove it"),
+        ("merge: {push: true, to: remote}", "remove it"),
+    ],
+)
+def test_merge_push_says_what_takes_its_place(load: Load, said: str, hint: str) -> None:
+    (warning,) = load(project=said).warnings
+    assert "merge.push is retired" in warning and hint in warning
+
+
+def test_work_is_merged_here_unless_the_settings_say_otherwise(load: Load) -> None:
+    merge = load().settings.merge
+    assert (merge.to, merge.remote, merge.branch, merge.refs) == ("local", "origin", "auto", "refs/capsule/missions/")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *("remote: ../evil", "remote: --upload-pack=x", "remote: 'a b'", "branch: -x", "branch: a..b", "branch: 'a b'"),
+        *("refs: refs/heads", "refs: heads/capsule/", "refs: refs/heads/", "refs: refs/a/../b/"),
+    ],
+)
+def test_names_at_a_remote_are_names(load: Load, odd: str) -> None:
+    with pytest.raises(SettingsError):
+        load(project=f"merge: {{{odd}}}")
+
+
 @pytest.mark.promise("settings.layers")
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
     said: dict[str, dict[str, object]] = {

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from capsule.adapters import StateCommit, StateWritten, Tracker
+from capsule.adapters import StateCommit, StateStore, StateWritten, Tracker
 from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem
@@ -147,10 +147,18 @@ def record(
     refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
     obstacle = "" if no_commit else why_not_committed(project.git, own)
     entry = StateCommit(key=by_hand(), message=message, assignments=assignments)
-    store = open_state_store(project.tracker, project.git, project.branch)
+    store = _store(project)
     booked = store.write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]
     return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))
+
+
+def _store(project: Project) -> StateStore:
+    if project.settings.merge.to == "local":
+        return open_state_store(project.tracker, project.git, project.branch)
+    from capsule.wiring import state_store_for  # noqa: PLC0415 - start-up
+
+    return state_store_for(project, project.tracker)
 
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:

@@ -12,11 +12,12 @@ from capsule.adapters import Order
 from capsule.app.items import refuse_files_as_folders
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
-from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
+from capsule.core.errors import CapsuleError, Refused, RemoteFault, SettingsError, UsageError, lost_objects_of
 from capsule.core.event import MissionStarted
 from capsule.core.item import Item, Status
+from capsule.core.remote import SAYS, Kind, Trouble
 from capsule.core.state import MissionState, apply
-from capsule.core.text import did_you_mean, nearest
+from capsule.core.text import did_you_mean, nearest, sentence
 from capsule.core.workflow import Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.job import only_to_be_closed
@@ -25,9 +26,10 @@ from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.sandbox import level
-from capsule.wiring import SKILLS, uses_skills
+from capsule.wiring import SKILLS, upstream_of, uses_skills
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
+from capsule.workspaces.remote_state import Upstream
 
 
 class RunRequest(Struct, frozen=True):
@@ -75,10 +77,13 @@ class MissionPlan(Struct, frozen=True):
         return only_to_be_closed(self.state) and self.order.item.status is Status.IN_PROGRESS
 
 
-def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: str = "") -> MissionPlan:
+def plan_mission(
+    project: Project, item_id: str, request: RunRequest, *, start: str = "", offline_ok: bool = False
+) -> MissionPlan:
     """Plan a mission; refuse what is missing, with a hint, before anything is created.
 
-    `start` is the ref that the mission starts from; default: what is checked out.
+    `start` is the ref that the mission starts from; default: what is checked out. If work is merged at a remote, it is
+    the tip there, by default: `offline_ok` takes the last one that was fetched where there is no newer one.
     """
     tracker = project.tracker
     item = tracker.item(item_id)
@@ -91,12 +96,16 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
     refuse_files_as_folders(project, tracker.traits.folders)
     going_on = state.under_way and not request.fresh
     prepared = "" if state.started or request.fresh else _prepared_base(project, item_id)
-    base = state.base if going_on else prepared or repository.base_of(project.git, request.base or start or "HEAD")
+    fetched, at_remote = _at_remote(project, state if going_on else None, item_id, request, offline_ok=offline_ok)
+    chosen = prepared or (request.base and repository.base_of(project.git, request.base))
+    base = state.base if going_on else chosen or fetched or repository.base_of(project.git, start or "HEAD")
     with lost_objects_of(item_id):
         words = words_at(project, base)
         policy, warnings = policy_at(project, base)
         if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
-            repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=request.rebase)
+            repository.refuse_if_rewritten(
+                project.git, item_id, base, state.into, rebase=request.rebase, fetched=fetched
+            )
     workflow = state.workflow if going_on else choose_workflow(project, item, words, request.workflow)
     if item.phase:
         _check_phase(project, item, workflow, state, going_on=going_on)
@@ -109,7 +118,9 @@ def plan_mission(project: Project, item_id: str, request: RunRequest, *, start: 
         into, notes = _step_by_step(project, request), ()
         base = repository.base_of(project.git, f"refs/heads/{into}")
     else:
-        into, notes = _merged_at_the_end(project, base, request, held=bool(prepared or request.base or start))
+        held = bool(prepared or request.base or start or fetched)
+        into, notes = _merged_at_the_end(project, base, request, held=held, fetched=fetched)
+        notes += at_remote if base == fetched else ()
     order = Order(
         mission=item_id,
         item=item,
@@ -192,12 +203,81 @@ def _prepared_base(project: Project, item_id: str) -> str:
     return project.git.refs(ref).get(ref, "")
 
 
-def _merged_at_the_end(project: Project, base: str, request: RunRequest, *, held: bool) -> tuple[str, tuple[str, ...]]:
-    """Return the branch that the work is merged into, and note uncommitted edits, which are not part of it."""
+def _into(project: Project, request: RunRequest) -> str:
+    """Return the branch that new work is merged into."""
     into = request.into or repository.main_branch(project.git, project.settings.project.main)
     if request.into and not project.git.resolve(f"refs/heads/{into}"):
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
-    repository.refuse_if_ahead(project.git, base, into)
+    return into
+
+
+def _at_remote(
+    project: Project, going_on: MissionState | None, item_id: str, request: RunRequest, *, offline_ok: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Return the tip at the remote if work is merged there, and what to say about it; one known will do to go on."""
+    if project.settings.merge.to == "local":
+        return "", ()
+    _refuse_what_stays_here(project)
+    if project.tracker.traits.authoritative:  # the branch has followed the remote when the run began
+        return "", ()
+    into = going_on.into if going_on else _into(project, request)
+    upstream = upstream_of(project, into)
+    if going_on and not request.rebase:
+        return upstream.remote.tip(upstream.branch) if upstream else "", ()
+    return tip_at_remote(project, into, item_id, last=offline_ok)
+
+
+def tip_at_remote(project: Project, into: str, what: str, *, last: bool = False) -> tuple[str, tuple[str, ...]]:
+    """Fetch the tip of the branch at the remote, and note where it is; refuse if the remote does not say.
+
+    With `last`, the tip that was fetched last will do.
+    """
+    _refuse_what_stays_here(project)
+    upstream = upstream_of(project, into)
+    if upstream is None:
+        return "", ()
+    remote, branch = upstream
+    found, known = remote.fetch(branch), remote.tip(branch)
+    if isinstance(found, Trouble) and not (last and known):
+        raise _not_begun(upstream, found, what)
+    tip = known if isinstance(found, Trouble) else found
+    stale = f" as it was fetched last ({remote.name} {SAYS[found.kind]})" if isinstance(found, Trouble) else ""
+    git, ours = project.git, project.git.ref(f"refs/heads/{into}")
+    differs = f"; your {into} is behind it" if git.is_ancestor(ours, tip) else f"; your {into} has commits it lacks"
+    note = f"{what} starts from {upstream.label} at {tip[:12]}{stale}{differs if ours != tip else ''}."
+    return tip, (note,)
+
+
+def _not_begun(upstream: Upstream, trouble: Trouble, what: str) -> RemoteFault:
+    hints = {
+        Kind.OFFLINE: f"Run it again once it answers: git fetch {upstream.remote.name}",
+        Kind.REFUSED: f"Try it by hand until it works: git fetch {upstream.remote.name}",
+        Kind.ABSENT: "Name what there is in .capsule/config.yaml: `merge.remote` and `merge.branch` (git remote -v)",
+    }
+    fault = RemoteFault(upstream.label, trouble, hints.get(trouble.kind, "Run it again."))
+    fault.message = f"{sentence(fault.message)} {what} was not begun."
+    return fault
+
+
+def _refuse_what_stays_here(project: Project) -> None:
+    """Refuse settings that put commits only on the user's own branch, which could not follow the remote any more."""
+    chosen = project.settings
+    if chosen.merge.to == "request":
+        raise SettingsError("merge.to: request is not available yet.", "Set it to `remote`, or to `local`.")
+    if chosen.tracker.commit:
+        cause = "tracker.commit commits to your own branch, and merge.to: remote merges elsewhere."
+        raise SettingsError(cause, "Set tracker.commit to `false`, and commit the tracker's files yourself.")
+
+
+def _merged_at_the_end(
+    project: Project, base: str, request: RunRequest, *, held: bool, fetched: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return the branch that the work is merged into, and note uncommitted edits, which are not part of it."""
+    into = _into(project, request)
+    if fetched:
+        repository.refuse_if_it_lacks(project.git, fetched, base, into)
+    else:
+        repository.refuse_if_ahead(project.git, base, into)
     dirty = repository.dirty_paths(project.git, project.tracker.own_files(), head="" if held else base)
     what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
     note = f"{what}; the mission starts from {base[:12]}."

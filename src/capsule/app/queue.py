@@ -75,6 +75,8 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     notes = (*project.loaded.warnings, *tracker.warnings, *([room] if room else ()))
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()
+        if where := services.state_store.refresh():
+            run.tell(f"note: starts from {where}.")
         for kept in put_away_old_work(project.git):
             run.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
         work_through(*set_up(services), services, report)
@@ -186,7 +188,7 @@ class _ProjectJobs:
         self._states |= states_of(self._project, [item])
 
     def order(self, item: Item) -> tuple[Order, Services]:
-        plan = plan_mission(self._project, item.id, self._request, start=self._start)
+        plan = plan_mission(self._project, item.id, self._request, start=self._start, offline_ok=bool(self._taken))
         if plan.order.workflow.publishes_steps and not self._taken:  # only at first: afterwards people may edit
             refuse_dirty(self._project, self._request)
         if plan.merged_already:  # a new mission would repeat it all

@@ -15,7 +15,14 @@ from capsule.app.endings import take_away
 from capsule.app.items import commit_tracker_files
 from capsule.app.mission_processes import MissionProcesses, with_recording
 from capsule.app.missions import mission_state
-from capsule.app.planning import MissionPlan, RunRequest, check_agents, check_repository, exclude_our_files
+from capsule.app.planning import (
+    MissionPlan,
+    RunRequest,
+    check_agents,
+    check_repository,
+    exclude_our_files,
+    tip_at_remote,
+)
 from capsule.catalog import Catalog
 from capsule.core.campaign import is_container, to_do
 from capsule.core.errors import CapsuleError, Refused
@@ -216,6 +223,15 @@ def _last_review(workflow: Workflow) -> str:
 # ---- prepare
 
 
+def _base_of_a_place(project: Project, item_id: str) -> tuple[str, tuple[str, ...]]:
+    main = repository.main_branch(project.git, project.settings.project.main)
+    if project.settings.merge.to != "local":
+        return tip_at_remote(project, main, item_id)
+    base = repository.base_of(project.git, "HEAD")
+    ahead = repository.ahead_of(project.git, base, main)
+    return base, (f"HEAD holds commits that {main} lacks; they would be merged too.",) if ahead else ()
+
+
 def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]:
     """Make a worktree and a worklog for an item; return the worktree, its branch, and notes."""
     tracker = project.tracker
@@ -227,11 +243,8 @@ def prepare(project: Project, item_id: str) -> tuple[Path, str, tuple[str, ...]]
         hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
         raise Refused(f"{item.id} holds other items, so it has no worktree of its own.", hint)
     check_repository(project)
-    base = repository.base_of(project.git, "HEAD")
+    base, told = _base_of_a_place(project, item_id)
     repository.exclude_artefacts(project.git, base)
-    main = repository.main_branch(project.git, project.settings.project.main)
-    ahead = repository.ahead_of(project.git, base, main)
-    told = (f"HEAD holds commits that {main} lacks; they would be merged too.",) if ahead else ()
     words = words_at(project, base)
     with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
         place = services.place(item_id, "")

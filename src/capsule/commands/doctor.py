@@ -54,6 +54,7 @@ from capsule.core.event import Policy
 from capsule.core.evidence import Colour
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
+from capsule.core.remote import SAYS, Kind, Trouble
 from capsule.core.state import MissionState
 from capsule.core.test_report import TestReport
 from capsule.core.test_runs import colour_of, killed_by, last_line, missing_runner
@@ -66,7 +67,7 @@ from capsule.project import GET_BD, Project, adapters, has_tracker, open_project
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at
-from capsule.settings import Loaded, Settings, load_settings
+from capsule.settings import PROJECT_YAML, Loaded, Settings, load_settings
 from capsule.system import layers
 from capsule.system.git import Git, NotARepository, check_version
 from capsule.system.process import SupervisorClient
@@ -74,6 +75,7 @@ from capsule.system.sandbox import SANDBOX_EXEC, level
 from capsule.wiring import SKILLS, agent_maker, try_tests
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
+from capsule.workspaces.remote import Remote
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
@@ -431,6 +433,43 @@ def _repository(context: _Context) -> Iterator[Checked]:
         yield Checked("main", "ok", f"work is merged into {main}")
 
 
+def _remote(context: _Context) -> Iterator[Checked]:
+    """Look at the remote that work is merged to, or could be."""
+    chosen = context.loaded.settings.merge
+    remote = Remote(context.project.git, chosen.remote, transfer=PATIENCE, look=PATIENCE)
+    if not context.head or (chosen.to == "local" and not remote.url):
+        return
+    main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
+    branch = main if chosen.branch == "auto" else chosen.branch
+    label, elsewhere = f"{chosen.remote}/{branch}", chosen.to != "local"
+    found = remote.fetch(branch)
+    trouble = found if isinstance(found, Trouble) else remote.may_push(branch)
+    if trouble:
+        state = ("warning" if trouble.passes else "wrong") if elsewhere else "optional"
+        yield Checked("remote", state, f"{label} {SAYS[trouble.kind]}: {trouble.words}", _way_to(remote, trouble))
+    elif elsewhere:
+        yield Checked("remote", "ok", f"work is merged into {label} at {remote.url}")
+    else:
+        found, hint = (
+            f"{label} can be read and pushed to",
+            f"To merge into it: `merge: {{to: remote}}` in {PROJECT_YAML}",
+        )
+        yield Checked("remote", "optional", found, hint)
+
+
+def _way_to(remote: Remote, trouble: Trouble) -> str:
+    """Say what helps; a default branch of another name may be the one that is meant."""
+    if trouble.kind is not Kind.ABSENT or not remote.url:
+        return f"Try it by hand: git fetch {remote.name}" if remote.url else "List what there is: git remote -v"
+    default = remote.default_branch()
+    named = default if isinstance(default, str) else ""
+    return (
+        f"Its default branch is {named}: `merge.branch: {named}`"
+        if named
+        else f"List what is there: git ls-remote {remote.name}"
+    )
+
+
 def _settings(context: _Context) -> Iterator[Checked]:
     if isinstance(context.settings, CapsuleError):
         yield Checked("settings", "wrong", context.settings.message, context.settings.hint)
@@ -619,6 +658,7 @@ def _disk(context: _Context) -> Iterator[Checked]:
 MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd, _sandbox, _notify)
 PROJECT: tuple[Check, ...] = (
     _repository,
+    _remote,
     _settings,
     _workflows,
     _tracker,

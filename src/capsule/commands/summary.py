@@ -79,7 +79,7 @@ def closing_words(state: MissionState, project: Project) -> str:
             ]
         )
     merged = state.facts.get("merged", "")
-    end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
+    end = f"merged into {state.merged_into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
     lines = [f"{MissionStatus.DONE.sign} {mission} is {end}.", f"  {_at_a_glance(whole)}"]
     if merged:
         lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")

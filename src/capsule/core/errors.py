@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from capsule.core.remote import SAYS, Trouble
+
 
 class CapsuleError(Exception):
     """One line of cause, one line of what to do next, and the exit code."""
@@ -155,6 +157,18 @@ class ProviderLimit(CapsuleError):
     """The provider's rate limit outlasted the wait. Resumable."""
 
     exit_code = 3
+
+
+class RemoteFault(CapsuleError):
+    """A remote cannot be reached, which is resumable, or refused: then a person has to help."""
+
+    exit_code = 3
+
+    def __init__(self, remote: str, trouble: Trouble, hint: str = "") -> None:
+        code = 3 if trouble.passes else 1
+        super().__init__(f"{remote} {SAYS[trouble.kind]}: {trouble.words}", hint, exit_code=code)
+        self.remote = remote
+        self.trouble = trouble
 
 
 class AgentUnavailable(CapsuleError):

@@ -132,6 +132,8 @@ class MissionStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, 
     """The mission that started this one as a child."""
     earlier: str = ""
     """Summary of what was done before in the same campaign."""
+    uuid: str = ""
+    """A name that no other mission has, also of another clone or after this one was started over."""
 
 
 class StepBegun(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
@@ -271,11 +273,18 @@ class Warned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="war
 
 
 class Waiting(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
-    """The provider refused the agent; it starts again after a pause, without using a retry."""
+    """The provider refused the agent, or a remote cannot be reached; it tries again after a pause, without a retry."""
 
     key: str
     failure: Failure
     seconds: float
+    remote: str = ""
+    """The remote that it waits for; empty: the agent's provider."""
+
+    @property
+    def waits_for(self) -> str:
+        """Name what it waits for: `origin`, `the provider`."""
+        return self.remote or "the provider"
 
 
 class Limited(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="limited"):

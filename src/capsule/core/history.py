@@ -281,7 +281,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         at = f" at {self.state.begun.phase}" if self.state.begun else ""
         if self.waiting:
             until = clock_time(self.waiting.at, self.waiting.seconds)
-            words = f"waiting{at} for the agent's provider until {until}: {self.waiting.failure.reason.rstrip('.')}"
+            of = self.waiting.remote or "the agent's provider"
+            words = f"waiting{at} for {of} until {until}: {self.waiting.failure.reason.rstrip('.')}"
             return Condition.RUNNING, MissionStatus.WAITING, words
         if self.queued and place != "":
             words = f"waiting for its turn to be merged into {self.queued.branch}: {self._in_line(place)}"
@@ -306,7 +307,11 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         state, commits = self.state, len(self.commits)
         item = "its item is closed" if state.item_closed else "its item is still open in the tracker"
         if self.merged:
-            return Condition.MERGED, MissionStatus.DONE, f"merged into {state.into} as {self.merged[:12]}; {item}"
+            return (
+                Condition.MERGED,
+                MissionStatus.DONE,
+                f"merged into {state.merged_into} as {self.merged[:12]}; {item}",
+            )
         if commits and not state.closed_as:
             return Condition.DONE, MissionStatus.DONE, f"{count(commits, 'commit')} on {state.into}; {item}"
         still_open = "" if state.item_closed else f"; {item}"
@@ -837,7 +842,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
         """
         state = self.state
         if self.merged:
-            return ((state.facts.get("onto") or f"{self.merged}^", self.merged),), f"merged into {state.into}"
+            return ((state.facts.get("onto") or f"{self.merged}^", self.merged),), f"merged into {state.merged_into}"
         if self.commits and state.workflow.publishes_steps:
             return tuple((f"{commit}^", commit) for commit in dict.fromkeys(self.commits)), f"commits on {state.into}"
         if state.checkpoint:

@@ -74,7 +74,8 @@ def _notification_of(stream: str, event: Event, state: MissionState) -> tuple[Oc
             return occasion, stream, f"{stream} {halt_status(made).words} at {event.phase}: {made.reason}"
         case StepEnded() if state.finished:
             merged, closed = state.facts.get("merged", ""), state.closed_as
-            end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {closed}" if closed else "done"
+            unmerged = f"closed: {closed}" if closed else "done"
+            end = f"merged into {state.merged_into} as {merged[:12]}" if merged else unmerged
             return Occasion.DONE, stream, f"{stream} is {end}"
         case Stopped():
             return Occasion.STOPPED, stream, f"{stream} was stopped: {event.cause}"

@@ -108,6 +108,7 @@ def trailers_of(history: MissionHistory) -> list[str]:
     agents = {f"{each.agent} ({each.model})" if each.model else each.agent: "" for each in paid}
     values = {
         "Mission": [history.state.mission],
+        "Uuid": [history.state.uuid] if history.state.uuid else [],
         "Agents": [*agents],
         "Proven": [*proof.proven, *proof.gaps, *reviewed],
     }

@@ -55,6 +55,8 @@ from capsule.core.signal import Verdict
 from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 
 CONFIRMED = EvidenceStatus.CONFIRMED
+MERGED_INTO = "merged_into"
+"""The fact that names the branch of a remote."""
 PHASE = "phase"
 """Value of `MovedByHand.what` where the mission itself was moved."""
 
@@ -114,6 +116,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     into: str = ""
     parent: str = ""
     earlier: str = ""
+    uuid: str = ""
     to_do: tuple[str, ...] = ()
     runs: dict[str, int] = {}
     """How often each phase has ended, ever: keys are made of it."""
@@ -188,6 +191,11 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
         """Return what its agents have used, including one whose end was never reported."""
         known = total(self.spent.values())
         return known.plus(None) if self.unaccounted and self.begun else known
+
+    @property
+    def merged_into(self) -> str:
+        """Name the branch that its work is in: `main`, or `origin/main` where it was merged at a remote."""
+        return self.facts.get(MERGED_INTO, self.into)
 
     def attempt(self, phase: str) -> int:
         return self.tries.get(phase, 0) + 1
@@ -292,6 +300,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
         into=event.into,
         parent=event.parent,
         earlier=event.earlier,
+        uuid=event.uuid,
         to_do=event.workflow.remaining(event.item),
         runs=state.runs,  # a mission started over keeps counting: its keys stay unique
         spent=state.spent,  # and what was paid stays paid
@@ -623,7 +632,7 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     MissionStarted: _started,
     StepBegun: _begun,
     StepEnded: _ended,
-    Waiting: lambda state, _: replace(state, unaccounted=True),
+    Waiting: lambda state, _: replace(state, unaccounted=bool(state.begun and state.begun.spawns)),
     Spent: lambda state, event: replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False),
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
     TestsFound: lambda state, event: replace(state, policy=event.policy),

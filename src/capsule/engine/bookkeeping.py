@@ -10,9 +10,17 @@ from contextlib import nullcontext
 
 import msgspec
 
-from capsule.adapters import StateCommit, StateStore
+from capsule.adapters import StateCommit, StateStore, StateWritten, Trunk
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, Refused, TwinClosed, UnknownItem, WorkspaceBroken
+from capsule.core.errors import (
+    BranchMoved,
+    Conflicts,
+    Refused,
+    RemoteFault,
+    TwinClosed,
+    UnknownItem,
+    WorkspaceBroken,
+)
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
 from capsule.core.item import Item, status_and_phase, twin_of
@@ -22,6 +30,7 @@ from capsule.core.state import MissionState, is_waived
 from capsule.engine.checks import DUPLICATE, unharmed
 from capsule.engine.job import MOST_ROUNDS, Job, guard_repository, note, place_of, round_on, state_store_of
 from capsule.engine.merging import ARCHIVED_AT, left_with_its_merge
+from capsule.engine.patience import Patience
 from capsule.engine.verification import Verification
 from capsule.services import Services
 
@@ -54,6 +63,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
     place, trunk, held = place_of(state, services), services.trunk(state.into), ended.outcome.checkpoint
     moves_it = services.tracker.traits.authoritative and not state.parent
     work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
+    patience = Patience(services, state, ended.phase, ended.key)
     for number in range(MOST_ROUNDS):
         try:
             with round_on(trunk, number):
@@ -68,8 +78,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                     judged=judged,
                     twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
                 )
-                with trunk.about_to_move() if moves_it else nullcontext():
-                    booked = state_store.write(entry)
+                booked = _written(entry, state_store, patience, trunk if moves_it else None)
             break
         except BranchMoved:
             continue  # to a commit with which the work was not tested
@@ -100,6 +109,17 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
         follow_ups=booked.added,
     )
     note(services, state.mission, event)
+
+
+def _written(entry: StateCommit, state_store: StateStore, patience: Patience, moves: Trunk | None) -> StateWritten:
+    """Write the state, if it moves the branch at its turn; wait for a remote that cannot be reached."""
+    while True:
+        try:
+            with moves.about_to_move() if moves else nullcontext():
+                return state_store.write(entry)
+        except RemoteFault as fault:
+            if not patience.wait_for(fault):
+                raise
 
 
 class _RedTogether(Exception):

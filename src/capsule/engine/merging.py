@@ -17,7 +17,7 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from capsule.adapters import Candidate
-from capsule.core.errors import CapsuleError, Overlap, UnknownItem, WentBack
+from capsule.core.errors import CapsuleError, Overlap, RemoteFault, UnknownItem, WentBack
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation, company, refuted
 from capsule.core.history import read_mission
@@ -25,9 +25,10 @@ from capsule.core.item import Status, as_asked, same_words
 from capsule.core.ledger import archived
 from capsule.core.merge_queue import BATCH, merged_meanwhile
 from capsule.core.proven import trailers_of
-from capsule.core.signal import Verdict
-from capsule.core.state import MissionState
+from capsule.core.signal import Signal, Verdict
+from capsule.core.state import MERGED_INTO, MissionState
 from capsule.core.test_report import TestReport
+from capsule.core.text import sentence
 from capsule.core.workflow import Role
 from capsule.engine.checks import NO_COMMAND, unharmed, verify_merge, with_acceptance
 from capsule.engine.job import (
@@ -45,6 +46,7 @@ from capsule.engine.job import (
     state_store_of,
 )
 from capsule.engine.merge_turn import Turn, merge_turn, proposed
+from capsule.engine.patience import Patience
 from capsule.engine.verification import SHOWN, Verification, detect_tests
 from capsule.services import Services
 
@@ -52,22 +54,36 @@ ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
 _MOST_RETURNS = 2
 """How often a mission's work goes back by itself after merges of others."""
+_MOST_LOST = 3
+"""How often in a row others may move the branch of a remote first."""
 _SAID = "the merge result is green"
 
 
 def publish(job: Job) -> Report:
-    """Merge the work when it is its turn; a part of another mission has a branch to itself."""
-    work = _Work(job)
+    """Merge the work when it is its turn; wait for a remote that cannot be reached."""
+    work, patience = _Work(job), Patience(job.services, job.state, job.phase.name, job.step.key)
+    while True:
+        try:
+            found = _at_its_turn(job, work)
+        except RemoteFault as fault:  # the turn is over, and others may have theirs
+            if not patience.wait_for(fault):
+                return Report(parked(_refused_by(job, fault)))
+            continue
+        if found:
+            return found if isinstance(found, Report) else _report_clash(work, found)
+        work = _Work(job)  # another mission merged it along, and a person reverted that since: wait again
+
+
+def _at_its_turn(job: Job, work: _Work) -> Report | Candidate | None:
+    """Merge the work at its turn; a part of another mission has a branch to itself."""
     if job.state.parent:
-        found: Report | Candidate | None = _merged_before(job, work) or _unless_changed(job, work)
-    else:
-        with merge_turn(job, work) as turn:
-            found = _merged_before(job, work, turn)
-            if not found and not turn.served:
-                found = _unless_changed(job, work, turn)
-    if not found:
-        return publish(job)  # another mission merged it along, and a person reverted that since: wait again
-    return found if isinstance(found, Report) else _report_clash(work, found)
+        return _merged_before(job, work) or _unless_changed(job, work)
+    with merge_turn(job, work) as turn:
+        work.trunk.refresh()
+        found: Report | Candidate | None = _merged_before(job, work, turn)
+        if not found and not turn.served:
+            found = _unless_changed(job, work, turn)
+        return found
 
 
 class _Work:
@@ -169,6 +185,11 @@ class _Work:
         onto = replace(claim.state, base=candidate.onto)
         return verify_merge(replace(claim, state=onto, signed_off=works))
 
+    def facts(self, commit: str, onto: str, archived_at: str) -> dict[str, str]:
+        """Return what the journal keeps of a merge that is on the branch."""
+        at_remote = {MERGED_INTO: self.trunk.branch} if self.trunk.at_remote else {}
+        return {"merged": commit, "onto": onto, **at_remote, **({ARCHIVED_AT: archived_at} if archived_at else {})}
+
     def main_is_red(self, commit: str) -> bool:
         """Tell whether the tests also fail without this mission's work."""
         with guard_repository(self.job.place):
@@ -211,7 +232,7 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
         work.trunk.publish(Candidate(batch.commit, batch.tree, found[0].onto))
     work.tested_with([name for name in batch.missions if name != job.mission], candidate, batch.tree)
     said = f"{work.trunk.branch} is now {batch.commit[:12]}"
-    return Report(passed(said), evidence=work.evidence(candidate), facts=_merged_as(own.commit, own.onto, at))
+    return Report(passed(said), evidence=work.evidence(candidate), facts=work.facts(own.commit, own.onto, at))
 
 
 def merges_on_the_branch(state: MissionState, services: Services) -> list[Proposed]:
@@ -231,16 +252,25 @@ def _merge(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate:
 
     Return the merge itself if it conflicts or is red.
     """
+    lost, most = 0, _MOST_LOST if work.trunk.at_remote else MOST_ROUNDS
     for number in range(MOST_ROUNDS):
         with round_on(work.trunk, number):
             found = _merge_as_it_stands(job, work, turn)
-        if found:
+        if found is None:
+            continue
+        if isinstance(found, Candidate) or found.signal.verdict is not Verdict.NEEDS_WORK:
             return found
-    return Report(sent_back(f"{work.trunk.branch} changed {MOST_ROUNDS} times while the merge was being tested."))
+        lost += 1
+        if lost == most:
+            break
+        work.trunk.refresh()
+        if turn and work.trunk.at_remote and (merged := _merged_before(job, work, turn)):
+            return merged  # by a push of a run that was killed
+    return Report(_too_busy(job, work))
 
 
 def _merge_as_it_stands(job: Job, work: _Work, turn: Turn | None) -> Report | Candidate | None:
-    """Build, test and publish the merge; return None if the branch or the batch has changed meanwhile."""
+    """Build, test and publish the merge; return None if it has to be built without a mission of its batch."""
     candidate = work.propose()
     car = _green_together(work, turn, candidate) if turn and not candidate.conflicts else ()
     if candidate.conflicts or not (car if turn else work.is_green(candidate)):
@@ -249,12 +279,8 @@ def _merge_as_it_stands(job: Job, work: _Work, turn: Turn | None) -> Report | Ca
         return Report(parked(objection))
     waiting = turn.line(turn.queue.now()) if turn and car[1:] else ()
     if not all(one.mission in waiting and not _withdrawn(job, one.mission) for one in car[1:]):
-        return None  # one was stopped or withdrawn while the car was tested: it is built without that one
-    try:
-        report = _publish_car(work, turn, candidate, car)
-    except Overlap as edited:
-        return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
-    return report if report.signal.verdict is Verdict.PASS else None
+        return None  # one was stopped or withdrawn while the car was tested
+    return _publish_car(work, turn, candidate, car)
 
 
 def _report_clash(work: _Work, candidate: Candidate) -> Report:
@@ -347,7 +373,11 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
     if turn and job.services.limits.batch > 1:
         at, tree, commit = clock.now(), entering.tree, entering.commit
         turn.note(Batched(at=at, missions=names, tree=tree, green=True, commit=commit, gate=work.gate))
-    report = _published(work, entering, work.evidence(candidate), work.archived_at)
+    works = {one.mission: one.commit for one in car}
+    try:
+        report = _published(work, entering, work.evidence(candidate), works, work.archived_at)
+    except Overlap as edited:
+        return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
     if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
         return report
     for one in car[1:]:
@@ -396,30 +426,58 @@ def _merge_message(job: Job) -> str:
 
 def _in_the_way(job: Job, edited: Overlap) -> str:
     """Main does not move over an edit of the user's: left as it is, their next commit would take the merge out."""
-    state = job.state
-    reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
-    mission = state.parent or state.mission
-    merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    blocked = state_store_of(state, job.services).waits_for_unblock
-    then = f"capsule answer {mission} --retry" if blocked else merge
+    then = _to_merge_again(job)
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 
-def _merged_as(commit: str, onto: str, archived_at: str) -> dict[str, str]:
-    """Return the facts about a merge that is on the branch."""
-    return {"merged": commit, "onto": onto, **({ARCHIVED_AT: archived_at} if archived_at else {})}
+def _refused_by(job: Job, fault: RemoteFault) -> str:
+    """Name what a remote refused in its own words, and what helps: no agent has to run again."""
+    help_first = f" {fault.hint}" if fault.hint else ""
+    return (
+        f"{sentence(fault.message)}{help_first} Nothing was merged, everything is kept; then `{_to_merge_again(job)}`"
+    )
 
 
-def _published(work: _Work, candidate: Candidate, evidence: tuple[Evidence, ...] = (), at: str = "") -> Report:
+def _too_busy(job: Job, work: _Work) -> Signal:
+    """Others were faster every time: at a remote, a person decides."""
+    branch = work.trunk.branch
+    if not work.trunk.at_remote:
+        return sent_back(f"{branch} changed {MOST_ROUNDS} times while the merge was being tested.")
+    return parked(
+        f"{branch} moved {_MOST_LOST} times in a row while the merge was being tested; nothing was merged, everything "
+        f"is kept. `{_to_merge_again(job)}` tries again; `merge.to: request` in the settings opens a request instead"
+    )
+
+
+def _to_merge_again(job: Job) -> str:
+    """Return the command that publishes the work again."""
+    state = job.state
+    reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
+    mission = state.parent or state.mission
+    if state_store_of(state, job.services).waits_for_unblock:
+        return f"capsule answer {mission} --retry"
+    return f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
+
+
+def _published(
+    work: _Work,
+    candidate: Candidate,
+    evidence: tuple[Evidence, ...] = (),
+    works: Mapping[str, str] | None = None,
+    at: str = "",
+) -> Report:
     trunk = work.trunk
     with trunk.about_to_move():
-        published = trunk.publish(candidate)
+        published = trunk.publish(candidate, works)
     if not published.moved:
         return Report(sent_back(f"{trunk.branch} moved."))
     left = ", ".join(published.left_alone)
-    warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
-    facts, said = _merged_as(candidate.commit, candidate.onto, at), f"{trunk.branch} is now {candidate.commit[:12]}"
-    return Report(passed(said), evidence=evidence, warnings=warnings, facts=facts)
+    kept = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
+    warnings = (*kept, *published.remarks)
+    facts = work.facts(candidate.commit, candidate.onto, at)
+    return Report(
+        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
+    )
 
 
 def _tested_as_a_whole(claim: Verification, *, once_more: bool = False) -> Evidence:

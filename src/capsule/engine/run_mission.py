@@ -205,6 +205,7 @@ def _start(order: Order, services: Services) -> None:
         into=order.into,
         parent=order.parent,
         earlier=order.earlier,
+        uuid=services.token(),
     )
     note(services, order.mission, started)
 

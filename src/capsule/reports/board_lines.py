@@ -160,7 +160,7 @@ def changes(before: Board, after: Board) -> Iterator[str]:
 
 def _wait(waiting: Waiting) -> str:
     until = clock_time(waiting.at, waiting.seconds)
-    return f"waiting for the provider until {until}: {clean(waiting.failure.reason)}"
+    return f"waiting for {waiting.waits_for} until {until}: {clean(waiting.failure.reason)}"
 
 
 def _changed(before: MissionSummary | None, after: MissionSummary) -> Iterator[str]:

@@ -178,10 +178,11 @@ class PlainReport:
                 word = self._style.paint("green" if seen.colour is Colour.GREEN else "red", seen.colour.value)
                 self._write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s){company(seen)}")
                 self._pulse.now(mission, "")
-            case Waiting(failure=failure, seconds=seconds):
+            case Waiting(failure=failure, seconds=seconds, remote=remote):
                 until = clock_time(event.at, seconds)
                 self._say(f"! {sentence(failure.reason)} Waiting {duration(seconds)}, next try at {until}.", _INDENT)
-                self._pulse.now(mission, f"waiting for the provider ({failure.kind.value}), next try at {until}")
+                kind = "" if remote else f" ({failure.kind.value})"
+                self._pulse.now(mission, f"waiting for {event.waits_for}{kind}, next try at {until}")
             case _ if type(event) in _SAID:
                 indent, words = _SAID[type(event)]
                 self._say(words(mission, event), indent)

@@ -37,6 +37,8 @@ _TOOLCHAINS = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG*", "CMAKE_*"),
     *("MAKEFLAGS", "CCACHE_*", "SCCACHE_*", "CUDA_*", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET"),
 )
+_KEYS_OF_THE_USER = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE")
+"""Ways to keys that may push: no secret, but none of the project's business."""
 _OF_A_SHELL = ("_", "PWD", "OLDPWD", "SHLVL", "LS_COLORS")
 _KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
 
@@ -54,7 +56,7 @@ def withheld(env: Mapping[str, str], passes: Iterable[str] = ()) -> tuple[str, .
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
-    """Return everything but what looks like a secret, unless `passes` names it."""
+    """Return everything but what looks like a secret, or leads to the user's keys, unless `passes` names it."""
     return _chosen(env, tuple(passes), ("*",))
 
 
@@ -79,7 +81,8 @@ def _chosen(env: Mapping[str, str], asked: tuple[str, ...], known: tuple[str, ..
 
 def _withheld(name: str, value: str) -> bool:
     """Tell whether a variable is secret; a proxy's password is passed on, for without the proxy there is no network."""
-    secret = is_secret(name, value) or name in git_environment.MAY_HOLD_A_CREDENTIAL
+    keys = (*git_environment.MAY_HOLD_A_CREDENTIAL, *_KEYS_OF_THE_USER)
+    secret = is_secret(name, value) or name in keys
     return secret and not name.lower().endswith("_proxy")
 
 

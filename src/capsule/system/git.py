@@ -1,7 +1,7 @@
 """Git: the only module that starts it.
 
 An agent works inside the repository whose git we use, and can change nearly all of it: the settings, the hooks, the
-`.git` file of its worktree, the flags in an index. So there are two ways in:
+`.git` file of its worktree, the flags in an index. So there are three ways in:
 
 - `content` is for files, trees and commits. It uses a git directory of our own, `<common>/capsule/git`, that shares
   nothing with the repository but its objects: no filter, merge driver or index flag planted in there takes part.
@@ -10,7 +10,11 @@ An agent works inside the repository whose git we use, and can change nearly all
 - `repository` is for refs and for the list of worktrees. It names the git directory itself, so no `.git` file is
   believed, and it never looks at the content of files.
 
-Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out.
+- `across` is for commands that talk to a remote (`workspaces/remote.py`). Only these run with the user's own settings,
+  credentials and transport.
+
+All run without hooks, pager, editor, prompts or replaced objects, the first two without network, and give up after a
+time-out.
 
 Most questions need no process: objects are read and written by `git_objects`, refs are read by `git_directory`, trees
 are compared here. Anything odd or large, and any error, goes to a git process of its own, and is reported in its words.
@@ -22,7 +26,9 @@ import contextlib
 import os
 import re
 import select
+import signal
 import subprocess
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -53,6 +59,7 @@ from capsule.system.git_objects import (
     shown,
     tree_content,
 )
+from capsule.system.stop import Stop
 from capsule.system.umask import of_the_user
 
 OLDEST = (2, 38)
@@ -60,6 +67,9 @@ INSIDE_A_SANDBOX = "/run/capsule/git"
 """The path at which a sandbox shows a mission's private git directory."""
 _PRIVATE = re.compile(r"(.+)/capsule/private/[^/]+/git", re.DOTALL)
 TIMEOUT = 600.0
+_SLICE = 0.2
+"""Seconds between looks at whether a command that talks to a remote has ended, or has to."""
+_GRACE = 3.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _WHOLE_ID = r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -99,6 +109,8 @@ class GitResult(NamedTuple):
     code: int
     out: bytes
     err: str
+    ended: str = ""
+    """`timeout` or `stopped` if we ended it."""
 
 
 class Git:
@@ -192,6 +204,22 @@ class Git:
         places = {"GIT_DIR": str(git_dir or self.git_dir), "GIT_COMMON_DIR": str(self.common_dir)}
         environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | git_environment.AS_CAPSULE
         return self._ask(args, environment, self.root, input, ok, umask=of_the_user() if umask is None else umask)
+
+    def across(self, *args: str, seconds: float, stop: Stop | None = None) -> GitResult:
+        """Run a command that talks to a remote, as the user would; its failure is data.
+
+        It has neither terminal nor window to ask for a password. It is ended with everything it started when its time
+        is over, or a stop is requested.
+        """
+        places = {"GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
+        environment = git_environment.across_the_network() | places
+        while True:
+            self._calls += 1
+            answer = _spawn_across(args, environment, self.root, seconds, stop)
+            lock = git_locks.in_the_way(answer.err) if answer.code else None
+            ours = lock and lock.is_relative_to(self.common_dir)
+            if not lock or not ours or not git_locks.wait_for_lock(lock, self.common_dir, [self.root, self.common_dir]):
+                return answer
 
     # Who
 
@@ -704,6 +732,68 @@ def _spawn(
         with process:  # closes the pipes and waits
             pass
     return GitResult(process.returncode, out, err.decode(errors="replace"))
+
+
+def _spawn_across(
+    args: Sequence[str], environment: Mapping[str, str], cwd: Path, seconds: float, stop: Stop | None
+) -> GitResult:
+    """Run git in a session of its own, so that neither it nor ssh finds a terminal, and so that it ends as a whole."""
+    try:
+        process = subprocess.Popen(
+            [_program(environment.get("PATH", os.defpath)), *args],
+            env=environment,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise PrerequisiteMissing("git is not installed.", _GET_GIT) from error
+    try:
+        out, err, ended = _heard_until(process, time.monotonic() + seconds, stop)
+    finally:
+        _end_session(process)
+    return GitResult(process.returncode, out, err.decode(errors="replace"), ended)
+
+
+def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop | None) -> tuple[bytes, bytes, str]:
+    """Return what it printed until it ended, and why we are to end it, if so.
+
+    A connection that ssh shares stays open behind the command, and holds its streams: they are not waited for.
+    """
+    assert process.stdout and process.stderr
+    heard: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+    waiting, left, why = select.poll(), {*heard}, ""
+    for fd in (*heard, *([stop.fileno()] if stop else ())):
+        waiting.register(fd, select.POLLIN)
+    while not why:
+        ready = {fd for fd, _ in waiting.poll(_SLICE * 1000)} if left else set()
+        for fd in ready & left:
+            heard[fd].append(os.read(fd, 1 << 16))
+            if not heard[fd][-1]:
+                waiting.unregister(fd)
+                left.remove(fd)
+        if not left:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SLICE)
+        if process.poll() is not None and not ready & left:
+            break
+        why = "stopped" if stop and stop.requested else "timeout" if time.monotonic() > deadline else ""
+    out, err = (b"".join(pieces) for pieces in heard.values())
+    return out, err, why
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """End what still runs of a command: git removes its locks on SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+    with process:  # closes the pipes
+        pass
 
 
 def _output_of(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -63,10 +63,35 @@ _FIXED = {
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
 }
+_OURS_ALONE = ("GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
 _NO_FILES_OF_THE_USER = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 _FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _KEPT_FOR_OTHERS = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT")
 _IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+
+# What holds of a command that talks to a remote, whatever the user has set: it moves only the refs that are named, runs
+# no hook of the repository and starts nothing in the background.
+_ACROSS: tuple[Setting, ...] = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.quotePath", "false"),
+    ("credential.interactive", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.ext.allow", "never"),
+    ("push.followTags", "false"),
+    ("push.gpgSign", "false"),
+    ("push.recurseSubmodules", "no"),
+    ("submodule.recurse", "false"),
+)
+_KEPT_ACROSS = (
+    *("GIT_CONFIG_", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL"),
+    "GIT_PROTOCOL",
+)
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_ASKS_NOBODY = {"SSH_ASKPASS_REQUIRE": "never", "GCM_INTERACTIVE": "never"}
 
 # Reflogs need a name, even if the user has none.
 AS_CAPSULE = {name: "Capsule" if name.endswith("NAME") else "capsule@localhost" for name in _IDENTITY}
@@ -88,6 +113,18 @@ def as_the_user(more: Iterable[Setting] = ()) -> dict[str, str]:
     """Return the environment of the few questions about the user: who they are, and what they have set."""
     kept = {name: os.environ[name] for name in (*_FILES_OF_THE_USER, *_IDENTITY) if name in os.environ}
     return _clean() | kept | as_environment((*more, *HARD))
+
+
+def across_the_network() -> dict[str, str]:
+    """Return the environment of commands that talk to a remote: the user's settings, transport and credentials.
+
+    Nobody is asked for anything: there is no terminal, no window and no graphical askpass. A script in GIT_ASKPASS
+    answers by itself, as CI systems use it.
+    """
+    kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT_ACROSS)}
+    clean = {name: value for name, value in _clean().items() if name not in (*_SCREENS, *_OURS_ALONE)}
+    settings = (*_numbered(os.environ).values(), *_ACROSS)
+    return clean | {"GIT_ASKPASS": ""} | kept | AS_CAPSULE | _ASKS_NOBODY | as_environment(settings)
 
 
 def as_environment(settings: Iterable[Setting]) -> dict[str, str]:

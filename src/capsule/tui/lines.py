@@ -184,7 +184,7 @@ def strip_lines(board: Board, width: int, most: int) -> list[Content]:
         )
         said = view.doing[-1] if view.doing else view.title
         if view.waiting:
-            said = f"waiting for the provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
+            said = f"waiting for {view.waiting.waits_for} until {clock_time(view.waiting.at, view.waiting.seconds)}"
         shown.append(row(head, drawing.said(said, max(0, width - head.cell_length), FAINT)))
     left = len(board.running) - len(shown)
     return [*shown, text(f"  and {left} more running: press 2", FAINT)] if left else shown

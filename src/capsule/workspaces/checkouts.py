@@ -110,7 +110,20 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
 
     Raise Refused or Overlap if one of its checkouts could not follow; the paths `apart` never stop it.
     """
-    worktrees, ref = _worktrees_on(git, branch), f"refs/heads/{branch}"
+    refuse_to_move(git, branch, old, new, apart=apart)
+    ref = f"refs/heads/{branch}"
+    try:
+        git.move_refs(RefMove(ref, new, old), why=why)
+    except GitFailed:
+        if git.ref(ref) == old:
+            raise
+        return False
+    return True
+
+
+def refuse_to_move(git: Git, branch: str, old: str, new: str, *, apart: Sequence[str]) -> None:
+    """Raise Refused or Overlap if a checkout of the branch could not follow it to another commit."""
+    worktrees = _worktrees_on(git, branch)
     for worktree in worktrees:
         if words := under_way(worktree.git_dir):
             raise Refused(f"{words[0].capitalize()} is under way in {worktree.path}.", f"Finish it first: {words[1]}")
@@ -125,13 +138,6 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
     theirs = [worktree for worktree in worktrees if not worktree.path.is_relative_to(git.root / ".capsule")]
     if changes and (edited := [path for worktree in theirs for path in _edited(git, worktree, changes)]):
         raise Overlap(list(dict.fromkeys(edited)))
-    try:
-        git.move_refs(RefMove(ref, new, old), why=why)
-    except GitFailed:
-        if git.ref(ref) == old:
-            raise
-        return False
-    return True
 
 
 def _edited(git: Git, worktree: _Worktree, changes: Sequence[Difference]) -> list[str]:

@@ -26,6 +26,7 @@ _DANGEROUS = re.compile(
     | gpg\..+ | (commit|tag)\.gpgsign
     | include\.path | includeif\..+\.path | extensions\..+
     | credential\..+ | url\..+ | protocol\..+
+    | http\.(.+\.)?(proxy\w*|ssl\w+|extraheader|cookiefile|curloptresolve|followredirects)
     | remote\..+\.(uploadpack|receivepack|vcs|proxy) | uploadpack\.packobjectshook
     | pager\..+ | sequence\.editor | interactive\.difffilter | trailer\..+\.(command|cmd) | init\.templatedir
     | (difftool|mergetool|guitool|browser|man)\..+\.(cmd|path) | instaweb\..+

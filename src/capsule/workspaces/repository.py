@@ -74,26 +74,39 @@ def commit_command(message: str, paths: Sequence[str]) -> str:
 
 def ahead_of(git: Git, base: str, into: str) -> bool:
     """Tell whether the base holds commits that the branch merged into lacks."""
-    tip = git.resolve(f"refs/heads/{into}")
+    return _lacks(git, git.resolve(f"refs/heads/{into}"), base)
+
+
+def _lacks(git: Git, tip: str, base: str) -> bool:
     return tip != base and not git.is_ancestor(base, tip)
 
 
 def refuse_if_ahead(git: Git, base: str, into: str) -> None:
-    if ahead_of(git, base, into):
+    refuse_if_it_lacks(git, git.resolve(f"refs/heads/{into}"), base, into)
+
+
+def refuse_if_it_lacks(git: Git, tip: str, base: str, into: str) -> None:
+    if _lacks(git, tip, base):
         hint = f"Start from it with --base {into}, or merge into your own branch with --into BRANCH"
         raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged too.", hint)
 
 
-def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
-    """Refuse unless the target branch exists and holds the commit that the mission started from."""
-    tip = git.ref(f"refs/heads/{into}")
+def refuse_if_rewritten(
+    git: Git, mission: str, base: str, into: str, *, rebase: bool = False, fetched: str = ""
+) -> None:
+    """Refuse unless the target branch exists and holds the commit that the mission started from.
+
+    `fetched` is its tip if it is the branch of a remote.
+    """
+    tip = fetched or git.ref(f"refs/heads/{into}")
     if not tip:
         others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
         raise Refused(
             f"The target branch {into} of {mission} no longer exists.",
             f"Make it again where it was (git branch {into} COMMIT; {mission} started from {base[:12]}), {others}",
         )
-    if not rebase and not git.is_ancestor(base, tip):
+    cut_off = (git.common_dir / "shallow").exists()
+    if not rebase and not git.is_ancestor(base, tip) and not cut_off:  # a shallow clone is deepened when it merges
         raise Refused(
             f"{into} was rewritten: it no longer holds {base[:12]}, which {mission} started from.",
             f"Rebuild the work on it: capsule run {mission} --rebase",

@@ -60,7 +60,7 @@ _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change before we give up."""
 
 
-class _Branch(NamedTuple):
+class LocalBranch(NamedTuple):
     """The branch that a commit goes to."""
 
     name: str
@@ -83,7 +83,7 @@ class _Draft(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-class _Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True):
     """A commit, and the files to save once it is on its branch."""
 
     branch: str
@@ -95,12 +95,14 @@ class _Pending(msgspec.Struct, frozen=True):
     """The branch that was checked out; '' in notes of earlier versions."""
 
 
-def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
-    """Open the state store of a tracker that keeps its state in the project."""
+def open_state_store(
+    tracker: Tracker, git: Git, home: str, kind: Callable[..., GitStateStore] | None = None
+) -> StateStore:
+    """Open the state store of a tracker that keeps its state in the project; `kind` is where its commits go."""
     if not tracker.traits.authoritative:
         return ClaimedState(tracker)
     committed = cast("CommittedTracker", tracker)
-    return GitStateStore(
+    return (kind or GitStateStore)(
         git,
         committed.rewrite,
         committed.parse_file,
@@ -184,7 +186,7 @@ class GitStateStore(StateStore):
                 made = self._build(entry, branch, draft)
                 if not made:
                     return StateWritten("", self._save(entry.assignments, ()))
-                pending = _Pending(branch.name, made, branch.tip, draft.added, tuple(entry.assignments), self._home)
+                pending = Pending(branch.name, made, branch.tip, draft.added, tuple(entry.assignments), self._home)
                 write_atomically(self._note, msgspec.json.encode(pending))
                 if self._swap(branch, made):
                     return StateWritten(made, draft.added, (*draft.remarks, *self._settle(pending, draft)))
@@ -240,7 +242,7 @@ class GitStateStore(StateStore):
                 if tree == git.tree_in(onto):
                     return ""
                 made = git.commit_tree(tree, [onto], f"{message.rstrip()}\n", by=git.identity, date=self._now())
-                pending = _Pending(branch.name, made, onto, (), (), self._home)
+                pending = Pending(branch.name, made, onto, (), (), self._home)
                 write_atomically(self._note, msgspec.json.encode(pending))
                 if self._swap(branch, made):
                     self._settle(pending)
@@ -261,7 +263,7 @@ class GitStateStore(StateStore):
 
     # Commit
 
-    def _branch(self, wanted: str) -> _Branch:
+    def _branch(self, wanted: str) -> LocalBranch:
         here = self._git.checked_out()
         name = wanted or here
         if not name:
@@ -270,7 +272,7 @@ class GitStateStore(StateStore):
         tip = self._git.ref(f"refs/heads/{name}")
         if not tip and name != here:
             raise Refused(f"There is no branch {name}.", "List what there is: git branch")
-        return _Branch(name, tip, name == here)
+        return LocalBranch(name, tip, name == here)
 
     def _draft(self, read: Read, assignments: Sequence[Assignment], ids: Sequence[str]) -> _Draft:
         seen: dict[str, bytes | None] = {}
@@ -291,7 +293,7 @@ class GitStateStore(StateStore):
             return self._understand(held)[1]
         return 0
 
-    def _build(self, entry: StateCommit, branch: _Branch, draft: _Draft) -> str:
+    def _build(self, entry: StateCommit, branch: LocalBranch, draft: _Draft) -> str:
         """Make the commit, on no branch yet; return '' if nothing differs."""
         git = self._git
         held = self._tree(branch)
@@ -320,10 +322,10 @@ class GitStateStore(StateStore):
             raise Conflicts(conflicts)
         return graft(git, tree, tip, self._artefacts)
 
-    def _tree(self, branch: _Branch) -> str:
+    def _tree(self, branch: LocalBranch) -> str:
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
-    def _swap(self, branch: _Branch, commit: str) -> bool:
+    def _swap(self, branch: LocalBranch, commit: str) -> bool:
         """Move the branch to the commit; return False if it has moved already."""
         with locked(self._git, "main"):
             return move_branch(self._git, branch.name, branch.tip, commit, apart=self._own, why="capsule: a step")
@@ -332,9 +334,9 @@ class GitStateStore(StateStore):
 
     def _finish(self) -> None:
         """Save what is noted, if it is a note of ours and its commit is on the branch."""
-        pending: _Pending | None = None
+        pending: Pending | None = None
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            pending = msgspec.json.decode(read_regular(self._note, LARGEST), type=_Pending)
+            pending = msgspec.json.decode(read_regular(self._note, LARGEST), type=Pending)
         tip = self._git.resolve(f"refs/heads/{pending.branch}") if pending else ""
         commit = self._git.resolve(pending.commit) if pending else ""
         if pending and tip and commit and self._git.is_ancestor(commit, tip):
@@ -343,7 +345,7 @@ class GitStateStore(StateStore):
         else:
             self._note.unlink()
 
-    def _settle(self, pending: _Pending, draft: _Draft | None = None) -> tuple[str, ...]:
+    def _settle(self, pending: Pending, draft: _Draft | None = None) -> tuple[str, ...]:
         """Update files and index to a commit that is on its branch; return warnings."""
         self._save(pending.assignments, pending.added, draft)
         warnings = self._bring_along(pending.branch, pending.onto)

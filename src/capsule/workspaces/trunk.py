@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
@@ -23,6 +23,8 @@ from capsule.workspaces.trees import all_artefacts, graft, with_files
 class GitTrunk:
     """The Trunk adapter on a git branch."""
 
+    at_remote = ""
+
     def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
         self.branch = branch
         self._git = git
@@ -30,6 +32,9 @@ class GitTrunk:
         self._artefacts = all_artefacts(artefacts)
         self._still = False
         """We are the ones who keep it still."""
+
+    def refresh(self) -> None:
+        pass
 
     def tip(self) -> str:
         found = self._git.ref(self._ref)
@@ -102,7 +107,7 @@ class GitTrunk:
         said = self._git.commit(commit)
         return BranchStep(commit, step_name(commit, said.parents, said.message))
 
-    def publish(self, candidate: Candidate) -> Published:
+    def publish(self, candidate: Candidate, works: Mapping[str, str] | None = None) -> Published:  # noqa: ARG002
         if candidate.conflicts:
             raise Refused(f"The merge into {self.branch} has conflicts.", "Rebuild the work on it: run with --rebase")
         git, onto, commit = self._git, candidate.onto, candidate.commit

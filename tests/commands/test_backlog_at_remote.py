@@ -1,0 +1,237 @@
+"""A backlog whose main is on a server: each of its commits is pushed from exactly the tip that it was built on."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import Waiting
+from tests.costs import LONG, eventually
+
+from ..conftest import Repo
+from ..git_server import GitServer, git_server, moves_of, run
+from .backlog_project import BacklogProject
+from .conftest import assert_clear, nothing_changes
+from .test_merge_to_remote import _RACE as RACE
+
+MAIN = "refs/heads/main"
+_KILLS = """#!/bin/sh
+# The push has arrived; whoever pushed is killed before it hears of that.
+[ ! -e ../killed ] || exit 0
+touch ../killed
+above=$PPID
+while grep -qE '^(git|sh)' /proc/$above/comm; do above=$(cut -d' ' -f4 /proc/$above/stat); done
+kill -9 $above
+"""
+
+
+class AtRemote:
+    """A backlog, and another clone of the same remote."""
+
+    def __init__(self, project: BacklogProject, server: GitServer) -> None:
+        self.server, self.bare = server, server.host(project.path)
+        self.project = project
+        project.git("remote", "add", "origin", server.url())
+        project.always["CAPSULE_MERGE__TO"] = "remote"
+
+    def clone(self, name: str = "clone") -> BacklogProject:
+        folder = self.project.path.parent / name
+        folder.mkdir()
+        run("clone", "-q", self.server.url(), str(folder / "project"))
+        clone = BacklogProject(folder / "project", folder)
+        clone.git("config", "user.name", "Bob")
+        clone.git("config", "user.email", "bob@example.org")
+        clone.always = self.project.always
+        return clone
+
+    def main(self) -> str:
+        return run("rev-parse", MAIN, cwd=self.bare)
+
+    def hook(self, name: str, text: str) -> Path:
+        hook = self.bare / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(text)
+        hook.chmod(0o755)
+        return hook
+
+    def assert_only_forward(self) -> None:
+        for old, new in moves_of(self.bare, MAIN):
+            run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    with git_server(tmp_path / "server") as served:
+        yield served
+
+
+@pytest.fixture
+def there(a_backlog: BacklogProject, server: GitServer) -> AtRemote:
+    return AtRemote(a_backlog, server)
+
+
+@pytest.mark.promise("remote.backlog")
+def test_two_clones_add_to_one_backlog(there: AtRemote) -> None:
+    clone = there.clone()
+    assert there.project.add("One") == "WRK-001"
+    assert clone.add("Two") == "WRK-002"
+    assert there.project.add("Three") == "WRK-003"
+    assert there.project.ids() == ["WRK-001", "WRK-002", "WRK-003"]
+    assert there.project.head() == there.main()
+    assert there.project.status() == clone.status() == ""
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.backlog")
+def test_each_step_is_committed_at_the_remote_and_the_checkout_follows(there: AtRemote) -> None:
+    there.project.add()
+    before = there.main()
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    steps = run("log", "--format=%s", f"{before}..main", cwd=there.bare).splitlines()
+    assert len(steps) >= 5 and len(moves_of(there.bare, MAIN)) == len(steps) + 1
+    assert there.project.head() == there.main()
+    assert there.project.status() == ""
+    assert (there.project.path / "answer").read_text() == "42\n"
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.backlog")
+def test_work_that_is_merged_at_the_end_is_merged_at_the_remote(there: AtRemote) -> None:
+    there.project.always["CAPSULE_WORKSPACE__PUBLISH"] = "merge"
+    there.project.add()
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    merged = run("log", "--first-parent", "--merges", "--format=%s", "main", cwd=there.bare).splitlines()
+    assert merged == ["Merge WRK-001: Find the answer"]
+    assert there.project.head() == there.main()
+    assert there.project.ids() == [] and there.project.status() == ""
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.backlog")
+def test_commits_of_others_between_the_steps_are_kept(there: AtRemote) -> None:
+    there.project.add()
+    there.hook("pre-receive", RACE.format(count=there.bare / "races"))
+    (there.bare / "races").write_text("3\n")
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    subjects = run("log", "--format=%s", "main", cwd=there.bare).splitlines()
+    assert [subjects.count(f"by Bob {number}") for number in (1, 2, 3)] == [1, 1, 1]
+    assert there.project.head() == there.main()
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.backlog")
+def test_nothing_changes_while_the_remote_cannot_be_reached(there: AtRemote) -> None:
+    there.project.add()
+    there.server.down = True
+    with nothing_changes(there.project):
+        assert_clear(there.project.say("add", "More"), 3, "origin/main cannot be reached", "git fetch origin")
+        assert there.project.run().code == 3
+    assert there.project.say("list").code == 0
+
+
+@pytest.mark.promise("remote.backlog")
+def test_what_a_server_refuses_changes_nothing_and_is_quoted(there: AtRemote) -> None:
+    hook = there.server.refuse(MAIN, "main is protected: ask Ada")
+    before = there.project.head()
+    assert_clear(there.project.say("add", "More"), 1, "main is protected: ask Ada", "then run the same command again")
+    assert there.project.head() == before and there.project.ids() == [] and there.project.status() == ""
+    hook.unlink()
+    assert there.project.add("More") == "WRK-001"
+
+
+@pytest.mark.promise("remote.backlog")
+def test_commits_of_the_users_own_are_theirs_to_push(there: AtRemote) -> None:
+    mine = there.project.commit("mine", mine="x")
+    answer = there.project.say("add", "More")
+    assert_clear(answer, 1, "it has commits that origin/main lacks (`git push origin main`)", "run it again")
+    there.project.git("push", "-q", "origin", "main")
+    assert there.project.add("More") == "WRK-001"
+    assert there.project.head("HEAD~1") == mine
+
+
+@pytest.mark.promise("remote.backlog")
+def test_edits_of_the_backlog_that_would_undo_what_others_did_are_refused(there: AtRemote) -> None:
+    clone = there.clone()
+    there.project.add("One")
+    clone.say("list")
+    clone.backlog.write_text(f"# mine\n{clone.backlog.read_text()}")
+    there.project.add("Two")
+    assert_clear(
+        clone.say("add", "Three"), 1, "BACKLOG.yaml is edited here, and origin/main has changed it", "Save a copy"
+    )
+    assert clone.backlog.read_text().startswith("# mine\n")
+    clone.git("checkout", "-q", "BACKLOG.yaml")
+    assert clone.add("Three") == "WRK-003"
+
+
+def test_edits_of_the_backlog_go_along_if_nobody_else_changed_it(there: AtRemote) -> None:
+    there.project.add("One")
+    there.project.backlog.write_text(f"# mine\n{there.project.backlog.read_text()}")
+    there.project.add("Two")
+    assert run("show", "main:BACKLOG.yaml", cwd=there.bare).startswith("# mine\n")
+
+
+@pytest.mark.promise("remote.once", "remote.backlog")
+@pytest.mark.skipif(sys.platform != "linux", reason="the server finds out by /proc who pushed")
+def test_killed_after_its_push_a_step_is_found_at_the_remote(there: AtRemote) -> None:
+    project = there.project
+    project.git("remote", "set-url", "origin", there.bare.as_uri())
+    project.backlog.write_text(f"# mine\n{project.backlog.read_text()}")
+    there.hook("post-receive", _KILLS)
+    before = project.head()
+    assert project.capsule("add", "One").code == -signal.SIGKILL
+    assert there.main() != before == project.head()
+    assert project.add("Two") == "WRK-002"
+    assert project.ids() == ["WRK-001", "WRK-002"]
+    assert project.head() == there.main() and project.status() == ""
+    assert project.backlog.read_text().startswith("# mine\n")
+
+
+@pytest.mark.slow
+@pytest.mark.promise("remote.backlog", "remote.offline")
+def test_a_step_waits_for_a_remote_that_is_down_for_a_moment(there: AtRemote) -> None:
+    project = there.project
+    project.add()
+    project.play(
+        {"triage": [{"run": [f"touch {there.bare}/ready; while [ ! -e {there.bare}/down ]; do sleep 0.05; done"]}]}
+    )
+    over = threading.Event()
+
+    def watch() -> None:
+        if eventually((there.bare / "ready").exists, LONG):
+            there.server.down = True
+            (there.bare / "down").touch()
+        eventually(lambda: any(isinstance(event, Waiting) for event in project.events()) or over.is_set(), LONG)
+        there.server.down = False
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    answer = project.capsule("run", "WRK-001")
+    over.set()
+    thread.join(LONG)
+    assert any(isinstance(event, Waiting) and event.remote == "origin/main" for event in project.events()), answer
+    assert project.head() == there.main()
+
+
+def test_a_branch_that_the_remote_lacks_is_named(there: AtRemote) -> None:
+    there.project.git("switch", "-q", "-c", "side")
+    assert_clear(there.project.say("add", "More"), 1, "origin/side does not have it", "git fetch origin")
+
+
+def test_another_clones_work_is_seen_when_a_run_begins(there: AtRemote) -> None:
+    clone = there.clone()
+    clone.add()
+    tip = there.main()
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    assert f"note: starts from origin/main at {tip[:12]}." in answer.out + answer.err
+    assert Repo(there.project.path).head() == there.main()
+    assert (there.project.path / "answer").read_text() == "42\n"

@@ -1,0 +1,232 @@
+"""Two clones of one remote work side by side, while a person pushes: everything is merged once, and nothing is lost.
+
+`make soak` has twenty missions in each clone, `make check` a few.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import StepBegun, Waiting
+from tests.costs import LONG, eventually
+
+from ..conftest import Repo
+from ..git_server import GitServer, git_server, moves_of, run
+from .conftest import PASS, TESTS, Project
+from .test_campaign import FLOW, row
+
+pytestmark = pytest.mark.slow
+
+MAIN = "refs/heads/main"
+COMMIT = 'git add -A . && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+MOST_ROUNDS = 6
+"""How often the person at a clone merges what needs them: races that were lost three times in a row."""
+EVERY = (1.0, 4.0)
+"""Seconds between two pushes of a person."""
+
+
+class Clone(Project):
+    """One machine, with items of its own to work on."""
+
+    def set_up(self, server: GitServer, names: list[str]) -> None:
+        self.names = names
+        self.beads.write_text("".join(map(row, names)))
+        self.git("remote", "set-url", "origin", server.url())
+        self.always |= {"CAPSULE_MERGE__TO": "remote", "CAPSULE_WORKFLOW__DEFAULT": "short"}
+        self.always |= {"CAPSULE_TRACKER": "beads-file", "CAPSULE_EXECUTION__JOBS": "2"}
+        turns = {name: {"make": [{"run": [f"echo {name} > {name}", COMMIT], "signal": PASS}]} for name in names}
+        self._script.write_text(json.dumps(turns))
+        self.write("README.md", "an edit of the user's\n")
+        self.write("notes", "a file of the user's\n")
+
+    def work(self) -> list[str]:
+        """Run every item, and merge what then waits for a person; return what is still open."""
+        self.capsule("run")
+        for _ in range(MOST_ROUNDS):
+            for name in self.open():
+                self.capsule("run", name)
+        return self.open()
+
+    def open(self) -> list[str]:
+        return [name for name in self.names if self.status_of(name) != "closed"]
+
+    def agents(self, name: str) -> int:
+        return sum(isinstance(event, StepBegun) and event.spawns for event in self.events(name))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    with git_server(tmp_path / "server") as served:
+        yield served
+
+
+@pytest.mark.promise("remote.side-by-side")
+@pytest.mark.parametrize("each", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_two_clones_and_a_person_merge_everything_once(
+    a_project: Project, server: GitServer, tmp_path: Path, each: int
+) -> None:
+    names = [[f"{clone}-{number}" for number in range(each)] for clone in ("left", "right")]
+    a_project.write(".capsule/workflows/short.yaml", FLOW)
+    a_project.commit("what is to be done")
+    first = a_project.head()
+    bare = server.host(a_project.path)
+    clones = [clone_of(bare, tmp_path / f"clone-{number}") for number in range(2)]
+    for clone, own in zip(clones, names, strict=True):
+        clone.set_up(server, own)
+    with a_person_pushing(bare, tmp_path / "person") as theirs, ThreadPoolExecutor(2) as side_by_side:
+        left_open = [name for rest in side_by_side.map(Clone.work, clones) for name in rest]
+    assert left_open == []
+    merges = run(
+        "log", "--first-parent", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare
+    )
+    assert sorted(merges.split()) == sorted([*names[0], *names[1]])
+    assert_only_forward(bare, first, theirs)
+    assert_each_is_green(bare, first, tmp_path / "tried")
+    for clone, own in zip(clones, names, strict=True):
+        assert [clone.agents(name) for name in own] == [1] * each
+        assert clone.git("branch", "--show-current") == "main"
+        assert (clone.path / "README.md").read_text() == "an edit of the user's\n"
+        assert clone.dirt().splitlines() == ["M README.md", "?? notes"]
+        run("merge-base", "--is-ancestor", clone.head(), MAIN, cwd=bare_with(bare, clone))
+
+
+@pytest.mark.promise("remote.work", "remote.merged")
+def test_a_batch_is_pushed_as_one_commit_and_the_work_of_each_before_it(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    names = [f"item-{number}" for number in range(4)]
+    clone = prepared(a_project, server, tmp_path, names, **{"tests/test_slow.sh": "sleep 0.5\n"})
+    clone.always |= {"CAPSULE_MERGE__BATCH": "4", "CAPSULE_EXECUTION__JOBS": "4"}
+    answer = clone.capsule("run")
+    assert answer.code == 0, answer
+    bare = server.repository()
+    merges = run("log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare)
+    assert sorted(merges.split()) == names
+    works = run("for-each-ref", "--format=%(refname:lstrip=3)", "refs/capsule/missions", cwd=bare).split()
+    assert works == names
+    assert len(moves_of(bare, MAIN)) < len(names), "none was merged with another"
+    assert clone.head("main") == run("rev-parse", MAIN, cwd=bare)
+
+
+@pytest.mark.promise("remote.offline")
+def test_the_next_item_begins_on_the_last_fetched_tip_while_the_remote_is_down(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    clone = prepared(a_project, server, tmp_path, ["one", "two"])
+    clone.always["CAPSULE_EXECUTION__JOBS"] = "1"
+    hook = server.repository() / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ngrep -q refs/heads/main && touch merged || true\n")
+    hook.chmod(0o755)
+
+    def down_for_a_moment() -> None:
+        assert eventually((server.repository() / "merged").exists, LONG)
+        server.down = True
+        eventually(lambda: any(isinstance(event, Waiting) for event in clone.events("two")), LONG)
+        server.down = False
+
+    thread = threading.Thread(target=down_for_a_moment)
+    thread.start()
+    answer = clone.capsule("run")
+    thread.join(LONG)
+    assert answer.code == 0, answer
+    assert "as it was fetched last (origin cannot be reached)" in answer.out + answer.err
+    assert clone.open() == []
+
+
+def test_a_run_of_several_items_begins_nothing_while_the_remote_is_down(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    clone = prepared(a_project, server, tmp_path, ["one", "two"])
+    server.down = True
+    answer = clone.capsule("run")
+    assert answer.code == 3 and "origin/main cannot be reached" in answer.err, answer
+    assert clone.events("one") == clone.events("two") == []
+
+
+def prepared(project: Project, server: GitServer, folder: Path, names: list[str], **files: str) -> Clone:
+    """A clone of a remote that has these items to do."""
+    project.write(".capsule/workflows/short.yaml", FLOW)
+    for name, text in files.items():
+        project.write(name, text)
+    project.commit("what is to be done")
+    clone = clone_of(server.host(project.path), folder / "clone")
+    clone.set_up(server, names)
+    return clone
+
+
+def clone_of(bare: Path, folder: Path) -> Clone:
+    folder.mkdir()
+    run("clone", "-q", str(bare), str(folder / "project"))
+    clone = Clone(folder / "project", folder)
+    clone.git("config", "user.name", "Ada")
+    clone.git("config", "user.email", "ada@example.org")
+    return clone
+
+
+def bare_with(bare: Path, clone: Clone) -> Path:
+    """The server, whose history has every commit that a clone's main may be at."""
+    assert run("cat-file", "-t", clone.head(), cwd=bare) == "commit"
+    return bare
+
+
+@contextmanager
+def a_person_pushing(bare: Path, folder: Path) -> Iterator[list[str]]:
+    """Somebody pushes a commit every few seconds, as people do: they fetch first, and force nothing."""
+    run("clone", "-q", str(bare), str(folder))
+    person, pushed, over, chance = Repo(folder), list[str](), threading.Event(), random.Random(0)
+
+    def push() -> None:
+        for number in count():
+            if over.wait(chance.uniform(*EVERY)):
+                return
+            person.git("fetch", "-q", "origin")
+            person.git("reset", "-q", "--hard", "origin/main")
+            commit = person.commit(f"by a person {number}", **{f"person-{number}": "x\n"})
+            try:
+                person.git("push", "-q", "origin", "HEAD:main")
+            except AssertionError:
+                continue  # somebody was faster
+            pushed.append(commit)
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    try:
+        yield pushed
+    finally:
+        over.set()
+        thread.join(LONG)
+
+
+def assert_only_forward(bare: Path, first: str, theirs: list[str]) -> None:
+    """No push was forced, and no commit of a person was lost."""
+    moves = moves_of(bare, MAIN)
+    assert [old for old, _ in moves] == [first, *(new for _, new in moves[:-1])]
+    for old, new in moves:
+        run("merge-base", "--is-ancestor", old, new, cwd=bare)
+    assert {*theirs} <= {new for _, new in moves} and theirs
+
+
+def assert_each_is_green(bare: Path, first: str, folder: Path) -> None:
+    """Every commit that main was at passes the tests, tried by themselves."""
+    for _, commit in [("", first), *moves_of(bare, MAIN)]:
+        run("clone", "-q", "--no-checkout", str(bare), str(folder))
+        run("checkout", "-q", commit, cwd=folder)
+        Repo(folder).write("all.sh", TESTS)
+        assert _exit_code(folder) == 0, commit
+        shutil.rmtree(folder)
+
+
+def _exit_code(folder: Path) -> int:
+    return subprocess.run(["sh", "all.sh"], cwd=folder, check=False).returncode
