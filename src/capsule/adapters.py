@@ -18,6 +18,7 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.item import Item, ItemValues, Lineage, NewItem, Status
+from capsule.core.request import RequestDraft, Seen
 from capsule.core.signal import FollowUp
 from capsule.core.test_report import TestReport
 from capsule.core.tracker_traits import TrackerTraits
@@ -409,6 +410,54 @@ class Trunk(Protocol):
 
     def kept_still(self) -> AbstractContextManager[None]:
         """Let no other mission move it within the block; people still may."""
+
+
+class Forge(Protocol):
+    """Where requests to merge are opened and reviewed (forges/). Raises RemoteFault if it does not answer."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of its program."""
+
+    def check(self) -> None:
+        """Refuse to begin without its program."""
+
+    def find(self, branch: str, number: int, ours: Sequence[str]) -> Seen | None:
+        """Return the request of a branch as it is now; None if there is none, or nobody can tell.
+
+        It is the one with this number, else one that is open, else one that ended with a commit of ours.
+        """
+
+    def open(self, draft: RequestDraft) -> str:
+        """Open a request; return its address, or '' if its program does not name it."""
+
+
+class RequestBranch(Protocol):
+    """The branch of a mission's request at the remote (workspaces/request_branch.py). Raises RemoteFault."""
+
+    def name(self, mission: str) -> str:
+        """Return what the branch is called at the remote."""
+
+    def base(self, into: str) -> str:
+        """Return what the branch that work goes into is called at the remote."""
+
+    def head(self, mission: str) -> str:
+        """Return the commit that the branch is at; '' if there is no such branch."""
+
+    def work(self, merge: str) -> str:
+        """Return the work that a merge result brings."""
+
+    def on_top(self, mission: str, work: str, base: str, head: str) -> str:
+        """Make a commit on top of the branch that holds this work, built on that base; return it."""
+
+    def push(self, mission: str, commit: str, head: str) -> bool:
+        """Move the branch from exactly `head` ('': it is new); return False if it is elsewhere by now."""
+
+    def author(self, mission: str, head: str) -> str:
+        """Say who made the commit that the branch is at, and how they called it."""
+
+    def parents(self, commit: str) -> Sequence[str]:
+        """Return the parents of a commit; none if it is unknown here."""
 
 
 class StateCommit(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -11,9 +11,11 @@ from capsule.adapters import (
     Archive,
     Beside,
     Clock,
+    Forge,
     Journal,
     Observer,
     Place,
+    RequestBranch,
     Runners,
     Shell,
     StateStore,
@@ -24,6 +26,7 @@ from capsule.adapters import (
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
 from capsule.core.event import Allowance, Spent, StepEnded
+from capsule.core.evidence import Evidence
 from capsule.core.state import MissionState, Step
 
 
@@ -79,6 +82,15 @@ class RunLimits(Struct, frozen=True):
         return None
 
 
+class Requests(Struct, frozen=True):
+    """How work is merged by a request: its forge, its branch, what it says."""
+
+    forge: Forge
+    branch: RequestBranch
+    body: Callable[[str, Sequence[Evidence]], str]
+    """Describes a mission, and what was seen of its merge, in Markdown."""
+
+
 class Services(Struct, frozen=True):
     """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
@@ -108,5 +120,7 @@ class Services(Struct, frozen=True):
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
     recorder: StartRecording = lambda _place, _before: lambda _briefing, _transcript: None
+    requests: Requests | None = None
+    """How work is merged by a request; None: it is merged by Capsule."""
     runners: Runners | None = None
     """Who runs the missions of a queue; None: they are run in its own process."""

@@ -241,22 +241,38 @@ class _GitOptions(_Section, frozen=True):
     A hook that refuses makes the claim REFUTED."""
 
 
+class _RequestOptions(_Section, frozen=True):
+    """How requests are opened with `merge.to: request`."""
+
+    forge: Literal["auto", "github", "gitlab", "gitea"] = "auto"
+    """The kind of forge: `github` (by the program `gh`), `gitlab` (`glab`), `gitea` (`tea`; Forgejo and Codeberg too).
+    `auto`: by the name of the remote's host."""
+    open: Texts = ()
+    """A command that opens a request, for any other forge: the argument list, with `{branch}`, `{title}`,
+    `{body_file}` and `{base}` filled in. The last address that it prints is the request's."""
+    look: Texts = ()
+    """A command that says what has become of the request of `{branch}`, beside `open`: a JSON list on stdout.
+    Empty: only a merge that keeps the commits is noticed."""
+
+
 class _MergeOptions(_Section, frozen=True):
     batch: Count = 1
     """How many missions that wait to be merged may be tested together, and merged with one commit. Twice as many after
     each green test run, one after a red one. Each keeps a merge of its own, which can be reverted."""
     to: Literal["local", "remote", "request"] = "local"
     """Where work is merged. `local`: into your own branch; nothing is pushed. `remote`: into the branch at the remote,
-    by a push that never overwrites anything: [more](../how-to/merge-to-a-remote.md). `request`: not available yet."""
+    by a push that never overwrites anything: [more](../how-to/merge-to-a-remote.md). `request`: by a pull request for
+    each mission: [more](../how-to/open-pull-requests.md)."""
     remote: RemoteName = "origin"
     """The remote that work is merged to."""
     branch: BranchName = "auto"
     """The branch at the remote that work is merged to. `auto`: the one that is called like your main branch."""
     refs: RefsBelow = "refs/capsule/missions/"
     """Where the work of a mission is put at the remote before it is merged. `refs/heads/capsule/` for a server that
-    accepts branches only."""
+    accepts branches only; requests are made of branches, so they have them there unless this names another place."""
     state_branch: BranchName = "capsule-state"
     """The branch at the remote that the state of a backlog is committed to where main takes requests only."""
+    request: _RequestOptions = _RequestOptions()
     push: bool = False
     """Retired: `merge.to` says where work is merged."""
 

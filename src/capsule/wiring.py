@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, Observer, Place, Ran, StateStore, Tracker
+from capsule.adapters import Agent, JournalReader, Observer, Place, Ran, StateStore, Tracker
 from capsule.agents import _recording
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog
@@ -22,11 +22,16 @@ from capsule.core.budget import Budget
 from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.event import Allowance
+from capsule.core.evidence import Evidence
+from capsule.core.history import NOBODY, read_mission
 from capsule.core.redaction import Redactor
+from capsule.core.report import Report
+from capsule.forges.cli import CliForge
 from capsule.presets import described, presets
 from capsule.project import Project, adapters
 from capsule.reports.live import FanOut, LiveFile
-from capsule.services import Limits, Services
+from capsule.reports.request import request_body
+from capsule.services import Limits, Requests, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
 from capsule.system.folders import own_cache
@@ -45,6 +50,7 @@ from capsule.workspaces.remote import Remote
 from capsule.workspaces.remote_state import RemoteStateStore, Upstream
 from capsule.workspaces.remote_trunk import RemoteTrunk
 from capsule.workspaces.repository import main_branch
+from capsule.workspaces.request_branch import GitRequestBranch
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.state_store import GitStateStore, open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
@@ -187,6 +193,7 @@ def open_services(
             observer=observer,
             redact=redactor.text,
             state_store=state_store_for(project, tracker, stop),
+            requests=open_requests(project, journal, stop),
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
@@ -215,7 +222,7 @@ def open_trunk(project: Project, tracker: Tracker, stop: Stop | None, branch: st
 def state_store_for(project: Project, tracker: Tracker, stop: Stop | None = None) -> StateStore:
     """Open the tracker's state store: commits go to the user's branch, or to the remote that it follows."""
     kind: Callable[..., GitStateStore] = GitStateStore
-    if project.settings.merge.to != "local":
+    if project.settings.merge.to == "remote":
         kind = partial(RemoteStateStore, upstream=lambda branch: upstream_of(project, branch, stop))
     return open_state_store(tracker, project.git, project.branch, kind)
 
@@ -231,6 +238,43 @@ def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upst
         return None
     is_main = chosen.branch != "auto" and branch == main_branch(git, project.settings.project.main)
     return Upstream(Remote(git, chosen.remote, stop=stop), chosen.branch if is_main else branch)
+
+
+def open_requests(project: Project, journal: JournalReader, stop: Stop | None = None) -> Requests | None:
+    """Open the way by which work is merged by a request; None if Capsule merges it."""
+    chosen = project.settings.merge
+    if chosen.to != "request":
+        return None
+    remote = Remote(project.git, chosen.remote, stop=stop)
+
+    def base(into: str) -> str:
+        upstream = upstream_of(project, into)
+        return upstream.branch if upstream else into
+
+    return Requests(
+        open_forge(project), GitRequestBranch(project.git, remote, chosen.refs, base), partial(_body, project, journal)
+    )
+
+
+def open_forge(project: Project) -> CliForge:
+    """Open the forge of the remote that work is merged to."""
+    chosen = project.settings.merge
+    asked = chosen.request
+    return CliForge(
+        project.root,
+        Remote(project.git, chosen.remote).url,
+        kind=asked.forge,
+        opens=asked.open,
+        looks=asked.look,
+        env=project.env,
+    )
+
+
+def _body(project: Project, journal: JournalReader, mission: str, merge: Sequence[Evidence]) -> str:
+    """Describe a mission for its request; `merge` is what was seen of the merge result."""
+    now = SystemClock().now()
+    summary = read_mission(event for _, event in journal.events(mission)).summary(NOBODY, now)
+    return request_body(Report(project=project.root.name, title=mission, as_of=now, missions=(summary,)), merge)
 
 
 def _provisions(project: Project, shell: SupervisedShell, seconds: float) -> Provisions:

@@ -88,6 +88,10 @@ class Project(Repo):
         """What the agent will do from now on."""
         self._script.write_text(json.dumps({item: script}))
 
+    def play_each(self, scripts: Mapping[str, Script]) -> None:
+        """What the agent will do for each of these items."""
+        self._script.write_text(json.dumps(scripts))
+
     def environment(self, **more: str) -> dict[str, str]:
         """Nothing of whoever runs the tests, no sandbox, and no identity but that of the repository's own settings."""
         ours = {"CAPSULE_AGENT": "scripted", "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(self._script)])}

@@ -335,6 +335,21 @@ def test_a_remote_that_could_take_the_work_is_proposed(healthy: Path, tmp_path: 
         assert (found["state"], found["found"]) == ("ok", f"work is merged into origin/main at {server.url()}")
 
 
+def test_the_program_that_opens_requests_is_looked_for(healthy: Path, tmp_path: Path, path_with_claude: str) -> None:
+    with git_server(tmp_path / "server") as server:
+        server.host(healthy, "team/project")
+        run("remote", "add", "origin", server.url("team/project"), cwd=healthy)
+        told = {"CAPSULE_MERGE__TO": "request", "CAPSULE_MERGE__REQUEST__FORGE": "gitlab"}
+        found = findings(healthy, PATH=path_with_claude, **told)["remote"]
+        assert (found["state"], found["found"]) == ("wrong", "glab is not on the PATH, and requests are opened by it.")
+        there = tmp_path / "own" / "glab"
+        there.parent.mkdir(exist_ok=True)
+        there.write_text("#!/bin/sh\n")
+        there.chmod(0o755)
+        found = findings(healthy, PATH=f"{there.parent}:{path_with_claude}", **told)["remote"]
+        assert (found["state"], found["found"]) == ("ok", "work is merged into origin/main by requests that glab opens")
+
+
 @pytest.mark.promise("remote.doctor")
 def test_a_remote_that_cannot_take_the_work_is_named_with_what_helps(
     healthy: Path, tmp_path: Path, path_with_claude: str

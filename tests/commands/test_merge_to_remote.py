@@ -466,7 +466,6 @@ def test_a_worktree_of_a_bare_repository_merges_to_the_remote(there: AtRemote, t
 @pytest.mark.parametrize(
     ("more", "cause"),
     [
-        ({"CAPSULE_MERGE__TO": "request"}, "request is not available yet"),
         ({"CAPSULE_TRACKER__COMMIT": "true"}, "tracker.commit"),
     ],
 )

@@ -12,6 +12,7 @@ from capsule.reports import plain
 
 NOT_IN_HISTORY = {
     "Proposed": "the end of its step says what was merged",
+    "RequestPrepared": "the end of its step says what is proposed",
     "Spent": "it counts towards the state's spending",
     "TestsFound": "it changes the state's policy, which names the command from then on",
     "ItemClosed": "the end of the mission says so",

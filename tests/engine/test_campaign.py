@@ -80,6 +80,9 @@ class Table:
     def answered(self, item: str) -> None:
         pass
 
+    def follow_requests(self, *, idle: bool) -> Collection[str]:
+        return ()
+
     def order(self, item: Item) -> tuple[Order, Services]:
         base, earlier = self.scene.git("rev-parse", "main"), self.campaign.earlier(item)
         order = Order(item.id, self.scene.tracker.item(item.id), self.flow, base, "main", self.policy, earlier=earlier)

@@ -64,6 +64,9 @@ class Jobs:
     def answered(self, item: str) -> None:
         pass
 
+    def follow_requests(self, *, idle: bool) -> Collection[str]:
+        return ()
+
     def order(self, item: Item) -> tuple[Order, Services]:
         base = self._scene.git("rev-parse", "main")
         return Order(item.id, item, FLOW, base, "main", self._scene.policy), self._scene.services

@@ -21,7 +21,7 @@ from capsule.core.item import Item, check_id
 from capsule.core.state import MissionState
 from capsule.engine.actions import close_item, logs_of
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import load_state, place_of
+from capsule.engine.job import load_state, note, place_of
 from capsule.engine.merging import merges_on_the_branch
 from capsule.engine.run_mission import reopen
 from capsule.project import Project, tracker_if_there
@@ -92,9 +92,19 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
         state = load_state(services, mission)
         merged = _merge_of(state, services) if given_up and state.under_way else ""
         warnings = _close(services, state, merged) if merged else _release(services, mission)
+        if state.in_review and state.request:
+            warnings = (*warnings, f"note: its request is still open: {state.request.url}")
         if state.under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
     return EndedMission(mission, salvage, merged=merged, warnings=warnings)
+
+
+def end_unmerged(services: Services, mission: str, how: str) -> tuple[str, tuple[str, ...]]:
+    """End a mission whose request was closed, and free its item; return the ref that keeps the work, and warnings."""
+    salvage = take_away(services, mission, why=how, branch=True)
+    warnings = _release(services, mission)
+    note(services, mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
+    return salvage, warnings
 
 
 def record_last_step(project: Project, mission: str) -> None:

@@ -37,6 +37,8 @@ def queued(
             word = "needs you" if state.halt.move is Move.PARK else "failed"
             why = f"{state.halt.phase}: {state.halt.reason} (`capsule show {name}` names the way on)"
             halted[name] = f"its mission {word} at {why}"
+        elif state.in_review and state.request:
+            halted[name] = f"waits for review: {state.request.url}"
     return queue(
         items,
         under_way={name for name, state in states.items() if state.under_way and not state.halt},

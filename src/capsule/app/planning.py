@@ -26,7 +26,7 @@ from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.sandbox import level
-from capsule.wiring import SKILLS, upstream_of, uses_skills
+from capsule.wiring import SKILLS, open_forge, upstream_of, uses_skills
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.remote_state import Upstream
@@ -236,6 +236,8 @@ def tip_at_remote(project: Project, into: str, what: str, *, last: bool = False)
     upstream = upstream_of(project, into)
     if upstream is None:
         return "", ()
+    if project.settings.merge.to == "request":
+        open_forge(project).check()
     remote, branch = upstream
     found, known = remote.fetch(branch), remote.tip(branch)
     if isinstance(found, Trouble) and not (last and known):
@@ -262,10 +264,12 @@ def _not_begun(upstream: Upstream, trouble: Trouble, what: str) -> RemoteFault:
 def _refuse_what_stays_here(project: Project) -> None:
     """Refuse settings that put commits only on the user's own branch, which could not follow the remote any more."""
     chosen = project.settings
-    if chosen.merge.to == "request":
-        raise SettingsError("merge.to: request is not available yet.", "Set it to `remote`, or to `local`.")
+    elsewhere = f"merge.to: {chosen.merge.to} merges elsewhere"
+    if chosen.merge.to == "request" and project.tracker.traits.authoritative:
+        cause = "The steps of a backlog are committed to main itself, so there is nothing to request."
+        raise SettingsError(cause, "Set merge.to to `remote` or `local`, or keep the items in beads or GitHub.")
     if chosen.tracker.commit:
-        cause = "tracker.commit commits to your own branch, and merge.to: remote merges elsewhere."
+        cause = f"tracker.commit commits to your own branch, and {elsewhere}."
         raise SettingsError(cause, "Set tracker.commit to `false`, and commit the tracker's files yourself.")
 
 

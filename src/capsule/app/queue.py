@@ -27,6 +27,7 @@ from capsule.app.queue_plan import (
     refuse_what_has_to_wait,
     under_way_in,
 )
+from capsule.app.requests import follow_all, in_review, words_of
 from capsule.app.running import PLAIN, RunContext, open_run
 from capsule.core.errors import Interrupted, Refused
 from capsule.core.event import CAMPAIGN, RUN
@@ -43,6 +44,10 @@ from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5
+_FOLLOW_AGAIN = 300.0
+"""Seconds between two looks at the requests of a run."""
+_FOLLOW_IDLE = 5.0
+"""The same, if it has nothing else to do."""
 _MOST_COMPARED = 32
 """How many candidates are compared with the missions under way."""
 
@@ -165,6 +170,7 @@ class _ProjectJobs:
         self._states = states_of(run.project, [item.id for item in run.project.tracker.everything()])
         self._told = set(run.project.loaded.warnings)  # when the run was opened
         self._taken: set[str] = set()
+        self._followed: float | None = None
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
@@ -186,6 +192,18 @@ class _ProjectJobs:
 
     def answered(self, item: str) -> None:
         self._states |= states_of(self._project, [item])
+
+    def follow_requests(self, *, idle: bool) -> Collection[str]:
+        """Follow at the start, at the end, and in between if some time has passed."""
+        now = self._services.clock.seconds()
+        pause = _FOLLOW_IDLE if idle else _FOLLOW_AGAIN
+        if self._services.requests is None or (self._followed is not None and now - self._followed < pause):
+            return ()
+        self._followed = now
+        found = [one for one in follow_all(self._services, in_review(self._project)) if one.news or one.fault]
+        for one in found:
+            self._run.tell(f"note: {words_of(one)}")
+        return [one.state.mission for one in found if one.news]
 
     def order(self, item: Item) -> tuple[Order, Services]:
         plan = plan_mission(self._project, item.id, self._request, start=self._start, offline_ok=bool(self._taken))

@@ -23,6 +23,7 @@ from capsule.app.planning import (
     exclude_our_files,
     tip_at_remote,
 )
+from capsule.app.requests import follow, words_of
 from capsule.catalog import Catalog
 from capsule.core.campaign import is_container, to_do
 from capsule.core.errors import CapsuleError, Refused
@@ -80,7 +81,22 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
                 note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))
             if salvage:
                 run.tell(f"note: what was there is kept as {salvage}")
+        elif plan.state.in_review and not run.request.rebase:
+            state = _followed(services, mission, run)
+            if state.in_review and not (plan.state.halt and state.halt):
+                return state
+            if not state.under_way:
+                return state
         return run_until_halt(plan.order, services)
+
+
+def _followed(services: Services, mission: str, run: RunContext) -> MissionState:
+    """Ask what has become of the request, and say it."""
+    found = follow(services, mission)
+    run.tell(f"note: {words_of(found)}")
+    if found.fault:
+        raise found.fault
+    return found.state
 
 
 @contextmanager
@@ -167,6 +183,8 @@ def merge(plan: MissionPlan, run: RunContext) -> MissionState:
         open_services(project, project.tracker, plan.words, run.observer, stop, model=run.request.model) as services,
         _tracker_committed(run, plan.order.into),
     ):
+        if plan.state.in_review and not plan.state.halt:
+            return _followed(services, plan.order.mission, run)
         _check_signed_off(plan, services)
         check_agents(plan, services)
         _restore_worklog(plan, services, run)

@@ -72,7 +72,7 @@ from capsule.system import layers
 from capsule.system.git import Git, NotARepository, check_version
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import SANDBOX_EXEC, level
-from capsule.wiring import SKILLS, agent_maker, try_tests
+from capsule.wiring import SKILLS, agent_maker, open_forge, try_tests
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.remote import Remote
@@ -443,10 +443,13 @@ def _remote(context: _Context) -> Iterator[Checked]:
     branch = main if chosen.branch == "auto" else chosen.branch
     label, elsewhere = f"{chosen.remote}/{branch}", chosen.to != "local"
     found = remote.fetch(branch)
-    trouble = found if isinstance(found, Trouble) else remote.may_push(branch)
+    by_request = chosen.to == "request"
+    trouble = found if isinstance(found, Trouble) else None if by_request else remote.may_push(branch)
     if trouble:
         state = ("warning" if trouble.passes else "wrong") if elsewhere else "optional"
         yield Checked("remote", state, f"{label} {SAYS[trouble.kind]}: {trouble.words}", _way_to(remote, trouble))
+    elif by_request:
+        yield _forge(context, label)
     elif elsewhere:
         yield Checked("remote", "ok", f"work is merged into {label} at {remote.url}")
     else:
@@ -455,6 +458,16 @@ def _remote(context: _Context) -> Iterator[Checked]:
             f"To merge into it: `merge: {{to: remote}}` in {PROJECT_YAML}",
         )
         yield Checked("remote", "optional", found, hint)
+
+
+def _forge(context: _Context, label: str) -> Checked:
+    """Look for the program that opens requests."""
+    forge = open_forge(context.project)
+    try:
+        forge.check()
+    except CapsuleError as fault:
+        return Checked("remote", "wrong", fault.message, fault.hint)
+    return Checked("remote", "ok", f"work is merged into {label} by requests that {forge.name} opens")
 
 
 def _way_to(remote: Remote, trouble: Trouble) -> str:

@@ -78,11 +78,21 @@ def closing_words(state: MissionState, project: Project) -> str:
                 *([f"  or:          {summary.otherwise}"] if summary.otherwise else []),
             ]
         )
+    if state.in_review or state.abandoned:
+        return "\n".join(
+            [
+                f"{status.sign} {mission}: {clean(summary.sentence)}",
+                f"  {_at_a_glance(whole)}",
+                *used,
+                f"  details:     capsule show {mission}",
+                f"  next:        {summary.next}",
+            ]
+        )
     merged = state.facts.get("merged", "")
     end = f"merged into {state.merged_into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
     lines = [f"{MissionStatus.DONE.sign} {mission} is {end}.", f"  {_at_a_glance(whole)}"]
     if merged:
-        lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
+        lines.append(f"  to undo it:  {history.undo}")
     if not state.item_closed:
         lines.append("  its item could not be closed in the tracker; the next run tries again")
     if state.discovered:
@@ -167,9 +177,9 @@ def _next_command(report: RunReport, asking: Mapping[str, _WayOn], again: str) -
     if (report.exit_code and not asked) or report.ended_because.startswith(CAP):
         return again
     if report.waiting:
-        return next(iter(helps.values()), "capsule explain")
-    if report.done[1:]:
-        return "capsule report"
+        return next(iter(helps.values()), "capsule sync" if report.in_review else "capsule explain")
+    if report.in_review or report.done[1:]:
+        return "capsule sync" if report.in_review else "capsule report"
     return f"capsule show {report.done[0]}" if report.done else "capsule status"
 
 
@@ -189,6 +199,7 @@ def _score(report: RunReport, asking: Mapping[str, _WayOn], project: Project) ->
     failed = {*report.failed, *(name for name, way in asking.items() if way.failed)}
     asked = {*report.blocked, *asking} - failed
     counts = {MissionStatus.NEEDS_YOU: len(asked), MissionStatus.FAILED: len(failed)}
+    counts |= {MissionStatus.WAITING: len(report.in_review)}
     spawned = {*report.spawned}
     with MissionReader(project) as reader:
         known = {name: reader.history(name) for name, _ in spawned}
@@ -239,6 +250,7 @@ def _rows(report: RunReport, project: Project) -> list[tuple[str, str]]:
                 how = f" · closed as {clean(closed)}" if closed else ""
                 rows.append(("done", f"{item}: {_at_a_glance(reader.whole(item, now))}{how}"))
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
+    rows += [("in review", f"{item}: {clean(why)}") for item, why in report.in_review.items()]
     rows += [("needs you", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     rows += [("stopped", f"{item}: by you; go on with: capsule run {item}") for item in report.stopped]

@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "run": Verb("run", "take an item through its workflow, to main"),
         "jobs": Verb("jobs", "show or change how many missions run at a time"),
         "stop": Verb("stop", "stop all runs of this project, or the named missions"),
+        "sync": Verb("sync", "ask what has become of requests that wait for review"),
         "step": Verb("step", "run one phase of an item, then stop"),
         "triage": Verb("triage", "assess every new item of the backlog"),
         "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),

@@ -110,6 +110,8 @@ def answers_to_halt(item: str, state: MissionState, made: Decision | None, kind:
         yield from _named_in(halt)
     if halt and halt.accept and halt.mend:  # the phase that writes tests was asked before
         yield accepting(item, halt.accept)
+    if state.in_review:
+        yield trying_again(item)
     if kind in (QuestionKind.QUESTION, QuestionKind.REVIEW):
         yield answering(item)
     elif kind is not QuestionKind.DECISION:

@@ -51,6 +51,10 @@ class TrackerError(CapsuleError):
     """The tracker's data cannot be read or written."""
 
 
+class ToolError(CapsuleError):
+    """A provider's own program cannot be used."""
+
+
 class Refused(CapsuleError):
     """The request is clear, but would lose something or break a rule."""
 

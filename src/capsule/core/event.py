@@ -16,6 +16,7 @@ from capsule.core.decide import Decision, Guardrails
 from capsule.core.evidence import Checkpoint, Evidence, ExamTest, Observation
 from capsule.core.failure import Failure
 from capsule.core.item import Item, Lineage
+from capsule.core.request import Fate
 from capsule.core.signal import Signal
 from capsule.core.workflow import Workflow
 
@@ -201,6 +202,35 @@ class Proposed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="p
     """The commit of main it was built on."""
     archived_at: str = ""
     """When the item was archived, if the same commit removes it from its tracker."""
+
+
+class RequestPrepared(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="request_prepared"):
+    """The commit that a request proposes, recorded before it is pushed: one that is not recorded is somebody else's."""
+
+    commit: str
+    branch: str
+    base: str
+    """The branch that it is to be merged into."""
+
+
+class Reviewed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reviewed"):
+    """The forge says something new about the mission's request."""
+
+    fate: Fate
+    """`merged`, `changes`: it goes back; `stuck`: it needs a person."""
+    url: str = ""
+    text: str = ""
+    """The feedback of reviewers and checks, or the reason."""
+    by: tuple[str, ...] = ()
+    """Who reviewed, and which checks failed."""
+    ids: tuple[str, ...] = ()
+    """Identify what has come back, so that it comes back once."""
+    commit: str = ""
+    """The commit that merged it."""
+    onto: str = ""
+    """Its first parent, if that is known here."""
+    squashed: bool = False
+    """Whether it has no other parent."""
 
 
 class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
@@ -517,6 +547,8 @@ Event = (
     | TestsFound
     | Recorded
     | Proposed
+    | RequestPrepared
+    | Reviewed
     | Reopened
     | Accepted
     | Rebased

@@ -42,6 +42,7 @@ from capsule.core.event import (
     Recorded,
     Reopened,
     Returned,
+    Reviewed,
     RunEnded,
     RunStarted,
     Salvaged,
@@ -214,6 +215,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     """It waits for others to be merged."""
     returns: tuple[Returned, ...] = ()
     """The conflicts with others, each time the work went back by itself."""
+    reviews: tuple[Reviewed, ...] = ()
+    """What became of its request."""
     stopped: str = ""
     """Why its last run ended, if not by a verdict."""
     released: bool = True
@@ -275,6 +278,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             status = halt_status(made) if made and by_a_phase else MissionStatus.NEEDS_YOU
             condition = Condition.PARKED if halt.move is Move.PARK else Condition.STOPPED
             return condition, status, f"{status.words} at {halt.phase}: {halt.reason}"
+        if state.in_review and state.request:
+            return Condition.WAITING, MissionStatus.WAITING, f"waiting for review: {state.request.url}"
         return self._when_finished() if state.finished else self._when_stopped()
 
     def _while_running(self, pid: int, place: str | None) -> tuple[Condition, MissionStatus, str]:
@@ -307,11 +312,9 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         state, commits = self.state, len(self.commits)
         item = "its item is closed" if state.item_closed else "its item is still open in the tracker"
         if self.merged:
-            return (
-                Condition.MERGED,
-                MissionStatus.DONE,
-                f"merged into {state.merged_into} as {self.merged[:12]}; {item}",
-            )
+            by = f" by {state.request.url}" if state.request else ""
+            merged = f"merged into {state.merged_into} as {self.merged[:12]}{by}; {item}"
+            return Condition.MERGED, MissionStatus.DONE, merged
         if commits and not state.closed_as:
             return Condition.DONE, MissionStatus.DONE, f"{count(commits, 'commit')} on {state.into}; {item}"
         still_open = "" if state.item_closed else f"; {item}"
@@ -339,6 +342,16 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def merged(self) -> str:
         return self.state.facts.get("merged", "")
+
+    @property
+    def undo(self) -> str:
+        """Return what takes its merge back: a command, or where; '' if it is not merged."""
+        last = self.reviews[-1] if self.reviews else None
+        if not self.merged or not last:
+            return f"git revert -m 1 {self.merged[:12]}" if self.merged else ""
+        if not last.commit:
+            return f"revert it there: {last.url}"
+        return f"git revert {'' if last.squashed else '-m 1 '}{last.commit[:12]}"
 
     @property
     def under_way(self) -> Attempt | None:
@@ -435,6 +448,10 @@ def _returned(history: MissionHistory, event: Returned) -> MissionHistory:
     return replace(_interrupted(history), queued=None, returns=(*history.returns, event))
 
 
+def _reviewed(history: MissionHistory, event: Reviewed) -> MissionHistory:
+    return replace(history, released=True, last_step=event.at, reviews=(*history.reviews, event))
+
+
 def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
     kept = {event.salvage: event.how} if event.salvage else {}
     return replace(_stopped(history, event), last_step=event.at, salvaged={**kept, **history.salvaged})
@@ -460,6 +477,7 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Rebased: lambda history, _: replace(history, released=True),
     Queued: lambda history, event: replace(history, queued=event),
     Returned: _returned,
+    Reviewed: _reviewed,
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,
@@ -529,7 +547,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     at: str
     by: str
-    """The phase that judged; '' for a person."""
+    """The phase that judged; '' for a person. Of a request: who reviewed it, and the checks that failed."""
+    of_request: bool = False
     attempt: int = 0
     agent: str = ""
     to: str = ""
@@ -646,6 +665,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
             return f"capsule logs {mission}{' -f' if self.running else ''}"
         if self.halted and not halt_is_accepted(state):
             return self.answers[0].command
+        if state.in_review:
+            return f"capsule sync {mission}"
         first = f"raise budget.{self.out_of_budget}, then: " if self.out_of_budget else ""
         return f"{first}capsule run {mission}"
 
@@ -806,6 +827,7 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     def first_pass(self) -> bool:
         """Tell whether it was delivered with nothing sent back, failed or started over. A question is no fault."""
         straight = not any(attempt.sent_back or attempt.failed for attempt in self.attempts)
+        straight = straight and not any(event.ids for event in self.reviews)
         return self.delivered and straight and self.starts == 1 and all(part.first_pass for part in self.parts)
 
     @property
@@ -832,7 +854,12 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
             if attempt.decision and attempt.sent_back
         ]
         people = [Round(at=event.at, by="", text=event.notes) for event in self.notes]
-        return tuple(sorted([*back, *people], key=lambda each: each.at))
+        reviewed = [
+            Round(at=event.at, by=", ".join(event.by), of_request=True, text=event.text)
+            for event in self.reviews
+            if event.ids
+        ]
+        return tuple(sorted([*back, *people, *reviewed], key=lambda each: each.at))
 
     def to_compare(self) -> tuple[tuple[tuple[str, str], ...], str]:
         """Return pairs of revisions that together show what the mission changed, and a name for them.

@@ -28,7 +28,9 @@ from capsule.core.event import (
     Rebased,
     Recorded,
     Reopened,
+    RequestPrepared,
     Returned,
+    Reviewed,
     Spent,
     StepBegun,
     StepEnded,
@@ -51,12 +53,15 @@ from capsule.core.evidence import (
 from capsule.core.findings import Ledger, afresh, with_answers
 from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
+from capsule.core.request import Fate, Request
 from capsule.core.signal import Verdict
 from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 
 CONFIRMED = EvidenceStatus.CONFIRMED
 MERGED_INTO = "merged_into"
 """The fact that names the branch of a remote."""
+REQUEST, REQUEST_NUMBER, REQUEST_BRANCH, REQUEST_COMMIT = "request", "request_number", "request_branch", "proposed"
+"""Facts of a step that opened a request: its address and number, its branch, the commit that it proposes."""
 PHASE = "phase"
 """Value of `MovedByHand.what` where the mission itself was moved."""
 
@@ -167,6 +172,10 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """How often that happened since a person last had it rebuilt."""
     met: dict[str, str] = {}
     """The missions that it conflicted with, each with its merge."""
+    request: Request | None = None
+    """Where its work is under review, if it is merged by a request."""
+    pushed: tuple[str, ...] = ()
+    """The commits that it has put on the branch of its request, or was about to, also before it was started over."""
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
@@ -180,7 +189,12 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def finished(self) -> bool:
         """Tell whether all is done (merged and archived, or closed as not needed)."""
-        return self.started and not self.to_do and not self.abandoned
+        return self.started and not self.to_do and not self.abandoned and not self.in_review
+
+    @property
+    def in_review(self) -> bool:
+        """Tell whether it waits for the reviewers of its request."""
+        return self.request is not None and self.request.waits and not self.abandoned
 
     @property
     def under_way(self) -> bool:
@@ -202,8 +216,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_step(state: MissionState) -> Step | None:
-    """Return the head of the list, unless the mission is halted, abandoned or finished."""
-    if not state.under_way or state.halt:
+    """Return the head of the list, unless the mission is halted, in review, abandoned or finished."""
+    if not state.under_way or state.halt or state.in_review or not state.to_do:
         return None
     head = state.to_do[0]
     return Step(mission=state.mission, phase=head, run=state.runs.get(head, 0) + 1)
@@ -302,6 +316,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
         earlier=event.earlier,
         uuid=event.uuid,
         to_do=event.workflow.remaining(event.item),
+        pushed=state.pushed,
         runs=state.runs,  # a mission started over keeps counting: its keys stay unique
         spent=state.spent,  # and what was paid stays paid
     )
@@ -340,9 +355,26 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         refutations=refutations,
         refused=_refused(state, event),
         findings=_findings(state, event),
+        request=_request_of(state, event),
         by_absence=state.by_absence or any(p.by_absence and p.standing is CONFIRMED for p in outcome.evidence),
     )
     return _mending(_MOVES[decision.move](_examined(state, event), event), event)
+
+
+def _request_of(state: MissionState, event: StepEnded) -> Request | None:
+    """Return the request that a step has opened, or brought up to date."""
+    facts, known = event.outcome.facts, state.request
+    if REQUEST not in facts:
+        return known
+    return Request(
+        url=facts[REQUEST],
+        number=int(facts.get(REQUEST_NUMBER) or 0),
+        branch=facts.get(REQUEST_BRANCH, ""),
+        commit=facts.get(REQUEST_COMMIT, ""),
+        phase=event.phase,
+        rounds=known.rounds if known else 0,
+        heard=known.heard if known else (),
+    )
 
 
 def _examined(state: MissionState, event: StepEnded) -> MissionState:
@@ -501,6 +533,8 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     )
     if event.checkpoint:  # a person's edits are the new state
         state = replace(state, approved=event.approved, taken_over=True)
+    if state.in_review:
+        return _review_resumed(state, halt, event)
     if halt is None or halt.vetoed:
         return state
     phase = state.workflow.phase(halt.phase)
@@ -517,6 +551,41 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
         feedback={**state.feedback, **_answer_to_review(state, phase, answer), **({target: words} if words else {})},
     )
+
+
+def _review_resumed(state: MissionState, halt: Halt | None, event: Reopened) -> MissionState:
+    """Take what reviewers ask for back to an agent; without that, push again and look for the request."""
+    if halt is None or state.request is None:
+        return state
+    request = replace(state.request, rounds=0, waits=False)
+    why = "\n\n".join(filter(None, (halt.feedback, event.notes)))
+    returned = Returned(at=event.at, why=why) if why else None
+    return replace(state, request=request, returned=returned, to_do=_from_request(state, request))
+
+
+def _reviewed(state: MissionState, event: Reviewed) -> MissionState:
+    """Go on after an answer of the forge: to the end, or back to an agent; or halt for a person."""
+    if state.request is None:
+        return state
+    request = replace(state.request, heard=(*state.request.heard, *event.ids)[-_MOST_HEARD:])
+    if event.fate is Fate.STUCK:
+        reason, _, feedback = event.text.partition("\n\n")
+        at = state.to_do[0] if state.to_do else request.phase
+        return replace(state, request=request, halt=Halt(at, Move.PARK, reason, feedback))
+    if event.fate is Fate.MERGED:
+        facts = {"merged": event.commit or request.commit, "onto": event.onto or state.base}
+        return replace(state, request=replace(request, waits=False), facts={**state.facts, **facts}, halt=None)
+    request = replace(request, waits=False, rounds=request.rounds + 1)
+    why = Returned(at=event.at, why=event.text)
+    return replace(state, request=request, returned=why, to_do=_from_request(state, request))
+
+
+def _from_request(state: MissionState, request: Request) -> tuple[str, ...]:
+    names = state.workflow.names()
+    return names[names.index(request.phase) :]
+
+
+_MOST_HEARD, _MOST_PUSHED = 500, 200
 
 
 def _answer_to_review(state: MissionState, phase: Phase, answer: str) -> dict[str, str]:
@@ -559,6 +628,7 @@ def _without_red(state: MissionState) -> dict[str, Observation]:
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
     by_itself = bool(state.returned or event.why)
+    request = state.request and replace(state.request, waits=False)
     conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
     rebuilt = conflicts and f"The work was rebuilt on the new main. {conflicts}"
     note = event.why or "\n\n".join(filter(None, (state.returned.why if state.returned else "", rebuilt)))
@@ -566,6 +636,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         state,
         base=event.base,
         halt=None,
+        request=request,
         checkpoint=event.checkpoint,
         approved=event.approved,
         taken_over=True,
@@ -624,7 +695,8 @@ def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
     position = names.index(event.found)
     here = event.checkpoint or state.checkpoint
     approved = event.approved or (dict.fromkeys(names[:position], here) if here else state.approved)
-    fresh = afresh(state.findings)
+    fresh, request = afresh(state.findings), state.request and replace(state.request, waits=False)
+    state = replace(state, request=request)
     return replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved, findings=fresh)
 
 
@@ -641,6 +713,10 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
         state, returned=event, returns=state.returns + 1, met={**state.met, **event.others}, begun=None
     ),
     Proposed: lambda state, event: replace(state, proposed=event),
+    RequestPrepared: lambda state, event: replace(
+        state, pushed=(*(one for one in state.pushed if one != event.commit), event.commit)[-_MOST_PUSHED:]
+    ),
+    Reviewed: _reviewed,
     Reopened: _reopened,
     Accepted: _accepted,
     Rebased: _rebased,

@@ -43,6 +43,7 @@ from capsule.engine.job import (
     state_store_of,
 )
 from capsule.engine.merging import publish
+from capsule.engine.requesting import follow_merge
 from capsule.engine.verification import Verification
 from capsule.engine.work import first_checkpoint, start_from_checkpoint
 from capsule.services import Services
@@ -98,7 +99,7 @@ def archive(job: Job) -> Report:
     worklog = lost_worklog(place, job.state.checkpoint) or place.worklog()
     logs = logs_of(job.mission, services, worklog)
     folder = services.archive.store(job.mission, logs, job.step.key)
-    kept = _salvage(job)
+    kept = (*_salvage(job), *follow_merge(job.state, services))
     place.remove(branch=True)
     services.archive.drop_working_folder(job.mission)
     warnings = kept + file_discovered(job) + _close_item(job)
@@ -117,14 +118,23 @@ def logs_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
 
 def _salvage(job: Job) -> tuple[str, ...]:
     """Salvage all of an unmerged mission; of a merged one, what was in no commit."""
-    why = "left in the worktree, in no commit" if "merged" in job.state.facts else "closed without a merge"
-    if "merged" in job.state.facts and not _uncommitted(job):
-        return ()
+    merged = "merged" in job.state.facts
+    why = "left in the worktree, in no commit" if merged else "closed without a merge"
+    if merged and not _uncommitted(job):
+        if not _merged_as_another(job):
+            return ()
+        why = "merged by its request, as another commit"
     ref = job.place.salvage(why)
     if not ref:
         return ()
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=why))
     return (f"{why}: kept as {ref}",)
+
+
+def _merged_as_another(job: Job) -> bool:
+    """Tell whether a forge has squashed or rebased the work, so that its own commits are on no branch."""
+    state = job.state
+    return state.request is not None and not job.services.trunk(state.into).holds(state.request.commit)
 
 
 def _uncommitted(job: Job) -> bool:

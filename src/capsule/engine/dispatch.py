@@ -101,6 +101,9 @@ class JobSource(Protocol):
     def answered(self, item: str) -> None:
         """Read the item's mission again: a person has resumed it."""
 
+    def follow_requests(self, *, idle: bool) -> Collection[str]:
+        """Ask what has become of requests, now and then or if the run is `idle`; return the items with news."""
+
 
 class ItemGroup(Protocol):
     """Items that belong together, for a run of only these (engine/campaign.py)."""
@@ -138,6 +141,8 @@ class RunReport(Struct):
     failed: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     """Missions that a person stopped: the run does not take them up again."""
+    in_review: dict[str, str] = field(default_factory=dict)
+    """Items whose work is proposed by a request, with its address."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Items that did not run, with the reason."""
     left: Sequence[str] = ()
@@ -152,7 +157,7 @@ class RunReport(Struct):
 
     def left_alone(self) -> dict[str, str]:
         ended = {**dict.fromkeys(self.done, "done"), **dict.fromkeys(self.stopped, _STOPPED)}
-        return {**self.blocked, **self.failed, **ended}
+        return {**self.blocked, **self.failed, **ended, **self.in_review}
 
     @property
     def stuck(self) -> dict[str, str]:
@@ -331,6 +336,8 @@ class _Run(Struct):
                 if item.id not in self.under_way:
                     self.settle()
             if not self.under_way:
+                if not self._over and self._follow_requests(idle=True):
+                    continue
                 break
             assert self.services.runners
             if stopped := self.services.runners.wait(_LOOK_AGAIN):
@@ -356,6 +363,7 @@ class _Run(Struct):
         item, run = None, self._run
         self._take_back_answered(run)
         if not self._over:
+            self._follow_requests()
             places, wanted = self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only
             in_the_way = self.jobs.in_the_way(places, [*self.under_way]) if self.under_way else ()
             item = choose(places, wanted, in_the_way)
@@ -364,6 +372,14 @@ class _Run(Struct):
             return item
         self.report.ended_because = self._why_it_ends(item, run)
         return None
+
+    def _follow_requests(self, *, idle: bool = False) -> bool:
+        """Take up items whose request needs changes, and those that waited for a merge; return whether there are."""
+        found = self.jobs.follow_requests(idle=idle)
+        for item in found:
+            self.report.in_review.pop(item, None)
+            self.jobs.answered(item)
+        return bool(found)
 
     def _take_back_answered(self, run: OpenRun) -> None:
         """Take items up again that a person has resumed meanwhile."""
@@ -417,7 +433,8 @@ class _Run(Struct):
             if (report.waiting or report.stuck or report.stopped) and report.ended_because == _NOTHING_LEFT:
                 report.ended_because = "nothing else can be worked on"
             return
-        report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
+        unfinished = not group.done and not (report.in_review and not report.stuck)
+        report.exit_code = max([report.exit_code, *report.halts, int(unfinished)])
 
     def _places(self) -> list[QueuePosition]:
         wanted = self.plan.statuses
@@ -564,6 +581,8 @@ class _Run(Struct):
             status = read_mission(events).summary(NOBODY, self.services.clock.now()).status
             failed = status is MissionStatus.FAILED  # as every screen calls it
             (self.report.failed if failed else self.report.blocked)[item] = state.halt.reason
+        elif state.in_review and state.request:
+            self.report.in_review[item] = f"waits for review: {state.request.url}"
         elif not moved:
             why = "it stopped before its first step, for an unknown reason"
             self.report.blocked[item] = f"{why}; see why: capsule run {item}"

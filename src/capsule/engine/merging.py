@@ -47,8 +47,9 @@ from capsule.engine.job import (
 )
 from capsule.engine.merge_turn import Turn, merge_turn, proposed
 from capsule.engine.patience import Patience
+from capsule.engine.requesting import open_request
 from capsule.engine.verification import SHOWN, Verification, detect_tests
-from capsule.services import Services
+from capsule.services import Requests, Services
 
 ARCHIVED_AT = "archived_at"
 """The time at which a merge removed the item from its tracker; the archive uses the same."""
@@ -78,6 +79,8 @@ def _at_its_turn(job: Job, work: _Work) -> Report | Candidate | None:
     """Merge the work at its turn; a part of another mission has a branch to itself."""
     if job.state.parent:
         return _merged_before(job, work) or _unless_changed(job, work)
+    if requests := job.services.requests:
+        return _requested(job, work, requests)
     with merge_turn(job, work) as turn:
         work.trunk.refresh()
         found: Report | Candidate | None = _merged_before(job, work, turn)
@@ -216,6 +219,21 @@ def _unless_changed(job: Job, work: _Work, turn: Turn | None = None) -> Report |
     if left := _uncommitted(job):
         return Report(sent_back(left))
     return _merge(job, work, turn)
+
+
+def _requested(job: Job, work: _Work, requests: Requests) -> Report | Candidate:
+    """Propose the work by a request if its merge is green now; return the merge itself if it is not."""
+    work.trunk.refresh()
+    if objection := _changed_under_us(job) or _moved_branch(job):
+        return Report(parked(objection))
+    if left := _uncommitted(job):
+        return Report(sent_back(left))
+    candidate = work.propose()
+    if candidate.conflicts or not (work.is_green(candidate) or work.is_green_after_all(candidate)):
+        return candidate
+    if work.has_run and (objection := _changed_under_us(job)):
+        return Report(parked(objection))
+    return open_request(job, requests, candidate, work.evidence(candidate))
 
 
 def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | None:

@@ -102,8 +102,9 @@ def _of_one(each: MissionSummary, questions: Sequence[Question]) -> Iterator[Row
         way_on = questions[0].answers[0].command if questions else each.next
         yield Row(sign, tone, each.status.words, f"{why}; {way_on}")
     elif each.merged:
-        commit = each.merged[:12]
-        yield Row(sign, tone, "merged", f"into {each.into} as {commit}; undo: git revert -m 1 {commit}")
+        yield Row(sign, tone, "merged", f"into {each.into} as {each.merged[:12]}; undo: {each.undo}")
+    elif each.state.in_review and each.state.request:
+        yield Row(sign, tone, "in review", f"{each.state.request.url}; {each.next}")
     proof = proof_of(each)
     if proof.line:
         known = words.Look(Tone.GOOD, "✓") if proof.proven else words.Look(Tone.WARN, "?")

@@ -70,7 +70,7 @@ def _fitted(block: str, width: int) -> str:
     for first, *cells in map(_cells, rows[1:]):
         told = (f"{name}: {cell}" for name, cell in zip(names, cells, strict=True) if cell)
         listed.append("; ".join((first, *told)))
-    return folded(_list(*listed), width)
+    return folded(bullets(*listed), width)
 
 
 def _cells(row: str) -> list[str]:
@@ -90,7 +90,7 @@ def _blocks(report: Report) -> Iterator[str]:
         yield from _mission(report.missions[0], 2, asked=bool(report.questions))
         yield from _merges(report)
         return
-    yield _list(
+    yield bullets(
         f"{plain(run.name)}: began {words.when(run.began)} UTC; {plain(words.run_sentence(run))}" if run else "",
         *_figures(words.report_figures(report)),
     )
@@ -123,7 +123,7 @@ def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Ite
     yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip(": ")
     if summary.unverified:
         yield f"**{plain(summary.unverified)}**"
-    yield _list(
+    yield bullets(
         f"Next: `{summary.next}`" if summary.status is MissionStatus.NEEDS_YOU and not asked else "",
         f"Workflow {plain(summary.workflow)}, base `{summary.base[:12]}`, into {plain(summary.into)}",
         words.period(summary),
@@ -136,10 +136,7 @@ def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Ite
     if summary.attempts:
         yield f"{heading} Timeline"
         yield _timeline(summary)
-    checked = [attempt for attempt in summary.attempts if attempt.evidence]
-    if checked:
-        yield f"{heading} Claims against evidence"
-        yield from words.elided(checked, _evidence, lambda count: f"⋯ {count:,} attempts left out")
+    yield from claims_against_evidence(summary, heading)
     if summary.rounds:
         rounds = list(enumerate(summary.rounds, 1))
         yield f"{heading} Feedback: {count(len(rounds), 'round')}"
@@ -150,10 +147,18 @@ def _mission(summary: MissionSummary, level: int, *, asked: bool = False) -> Ite
         f"{label}: {plain(text, rooms.get(label, _LONGEST_LINE))}" for label, text in words.note_rows(summary)
     ]:
         yield f"{heading} Notes"
-        yield _list(*notes[:_MOST_NOTES])
+        yield bullets(*notes[:_MOST_NOTES])
     for part in summary.parts:
         yield f"{heading} {plain(part.mission)}: {plain(part.title)}"
         yield from _mission(part, min(level + 1, 6))
+
+
+def claims_against_evidence(summary: MissionSummary, heading: str) -> Iterator[str]:
+    """Show what each attempt claimed beside what was seen."""
+    checked = [attempt for attempt in summary.attempts if attempt.evidence]
+    if checked:
+        yield f"{heading} Claims against evidence"
+        yield from words.elided(checked, _evidence, lambda count: f"⋯ {count:,} attempts left out")
 
 
 def _questions(questions: Sequence[Question]) -> Iterator[str]:
@@ -167,16 +172,16 @@ def _questions(questions: Sequence[Question]) -> Iterator[str]:
         yield f"{each.status.sign} **{plain(each.heading)}**: {each.kind.words}{at}{since}"
         yield "\n".join(f"> {plain(line, _WHOLE)}".rstrip() for line in printable(each.asked).strip().splitlines())
         open_ones = [piece for piece in each.evidence if piece.standing is not EvidenceStatus.CONFIRMED]
-        yield _list(
+        yield bullets(
             f"Done: {plain(', '.join(each.done))}" if each.done else "",
             f"Cost: {in_words(each.spent)}" if each.spent.runs else "",
-            *(_seen(piece) for piece in open_ones),
+            *(evidence_line(piece) for piece in open_ones),
             f"Diff: `{each.diff}`" if each.diff else "",
             *(f"{answer.label}: `{answer.command}`" for answer in each.answers),
         )
 
 
-def _seen(piece: Evidence) -> str:
+def evidence_line(piece: Evidence) -> str:
     return f"{words.EVIDENCE[piece.standing].sign} {plain(comparable_claim(piece))}: {plain(piece.observed)}"
 
 
@@ -248,7 +253,7 @@ def _evidence(attempt: Attempt) -> str:
     mended = f" (caught, then mended at attempt {attempt.mended})" if attempt.mended else ""
     lines = [f"**{plain(attempt.phase)}, attempt {attempt.number}**{mended}{said}", ""]
     for piece in attempt.evidence:
-        lines.append(f"- {_seen(piece)}")
+        lines.append(f"- {evidence_line(piece)}")
         if detail := words.proof(piece).strip():
             lines += ["", *(f"  {text}" for text in _fenced(detail).splitlines())]
     return "\n".join(lines)
@@ -279,7 +284,7 @@ def _fenced(text: str) -> str:
     return fenced(printable(cut(text, _LONGEST_BLOCK))).strip()
 
 
-def _list(*entries: str) -> str:
+def bullets(*entries: str) -> str:
     return "\n".join(f"- {entry}" for entry in entries if entry)
 
 

@@ -30,7 +30,9 @@ from capsule.core.event import (
     Rebased,
     Recorded,
     Reopened,
+    RequestPrepared,
     Returned,
+    Reviewed,
     RunEnded,
     RunStarted,
     Salvaged,
@@ -47,6 +49,7 @@ from capsule.core.event import (
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, company
 from capsule.core.findings import finding_line
 from capsule.core.history import halt_status, passed_despite_evidence, unverified
+from capsule.core.request import Fate
 from capsule.core.run import BREAKER, Tally, agent_ended
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
@@ -83,6 +86,20 @@ def _moved(mission: str, event: MovedByHand) -> str:
     return f"! {event.what} was {event.found} by hand"
 
 
+_FATES = {
+    Fate.MERGED: "the request of {} was merged",
+    Fate.CHANGES: "! {} goes back: its request needs changes",
+    Fate.STUCK: "! the request of {} needs you",
+    Fate.CLOSED: "! the request of {} was closed",
+}
+
+
+def _reviewed(mission: str, event: Reviewed) -> str:
+    by = f" (by {', '.join(event.by)})" if event.by else ""
+    why = f": {event.text.splitlines()[0]}" if event.fate is Fate.STUCK and event.text else ""
+    return f"{_FATES[event.fate].format(mission)}{by}{why} {event.url}".rstrip()
+
+
 def _named(event: Advanced) -> str:
     return f"{event.item} {event.title}: " if event.item else ""
 
@@ -106,6 +123,8 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
         ),
     ),
     Returned: ("", lambda mission, event: f"! {mission} goes back: {event.why.splitlines()[0]}"),
+    RequestPrepared: (_INDENT, lambda _, event: f"pushes {event.commit[:12]} to {event.branch}"),
+    Reviewed: ("", _reviewed),
     Salvaged: (_INDENT, lambda _, event: f"salvaged: {event.ref} ({event.why})"),
     MovedByHand: (_INDENT, _moved),
     Warned: ("", lambda _, event: f"! {event.text}"),

@@ -161,6 +161,8 @@ def made_by(attempt: Attempt) -> str:
 
 def origin(each: Round) -> str:
     """Say who sent it back: `execute-review, attempt 1 (claude): said by the agent`."""
+    if each.of_request:
+        return f"the review of its request, by {clean(each.by)}"
     if not each.by:
         return "notes from a person"
     agent = f" ({clean(each.agent)})" if each.agent and not each.seen else ""
@@ -206,6 +208,8 @@ def exam(state: MissionState) -> list[str]:
 def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
     """Yield a mission's notes: findings, returns, exam, accepted claims, salvage, warnings."""
     yield from (("finding", f"{phase}: {finding_line(finding)}") for phase, finding in summary.findings)
+    if request := summary.state.request:
+        yield "request", f"{request.url} ({request.branch} at {request.commit[:12]})"
     yield from (("went back", event.why.partition("\n")[0]) for event in summary.returns)
     yield from (("exam", text) for text in exam(summary.state))
     yield from (("accepted", acceptance(each)) for each in summary.accepted)

@@ -30,8 +30,8 @@ from capsule.core.errors import PrerequisiteMissing, TrackerError
 from capsule.core.text import one_line, sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
+from capsule.system.program import call
 from capsule.trackers._beads import Bead, bead_of, file_in, parsed, usual_row
-from capsule.trackers._program import call
 
 GET_BD = "https://github.com/steveyegge/beads"
 OLDEST = (0, 44)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused, TrackerError
 from capsule.core.text import one_line, sentence, shortened
 from capsule.system.environment import for_commands
-from capsule.trackers._program import call
+from capsule.system.program import call
 
 _T = TypeVar("_T")
 

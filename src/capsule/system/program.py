@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from capsule.core.errors import TrackerError
+from capsule.core.errors import ToolError
 from capsule.system.umask import of_the_user
 
 LARGEST = 256 * 1024 * 1024
@@ -90,7 +90,7 @@ def _refuse_a_flood(process: subprocess.Popen[bytes], *files: IO[bytes]) -> None
     if any(os.fstat(file.fileno()).st_size > LARGEST for file in files):
         argv = process.args if isinstance(process.args, list) else [str(process.args)]
         name, command = Path(argv[0]).name, " ".join(argv[1:2])
-        raise TrackerError(f"{name} printed more than can be read.", f"See what `{name} {command}` prints.")
+        raise ToolError(f"{name} printed more than can be read.", f"See what `{name} {command}` prints.")
 
 
 def _text(process: subprocess.Popen[bytes], file: IO[bytes]) -> str:
