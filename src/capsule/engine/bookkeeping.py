@@ -77,7 +77,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                 judged=judged,
                 twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
             )
-            booked = _written(entry, state_store, patience)
+            booked = _written(entry, state, services, patience)
             break
         except BranchMoved:
             continue  # to a commit with which the work was not tested
@@ -110,11 +110,13 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
     note(services, state.mission, event)
 
 
-def _written(entry: StateCommit, state_store: StateStore, patience: Patience) -> StateWritten:
-    """Write the state; wait for a remote that cannot be reached."""
+def _written(entry: StateCommit, state: MissionState, services: Services, patience: Patience) -> StateWritten:
+    """Write the state, if the item is still claimed; wait for a remote that cannot be reached."""
     while True:
         try:
-            return state_store.write(entry)
+            if services.tracker.traits.authoritative:  # it is a commit on a branch that other clones see
+                services.claims.confirm(state.mission)
+            return state_store_of(state, services).write(entry)
         except RemoteFault as fault:
             if not patience.wait_for(fault):
                 raise
