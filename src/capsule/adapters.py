@@ -6,7 +6,7 @@ them passes the same suite in tests/contracts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct, field
 
 from capsule.core.assignment import Assign, Assignment
+from capsule.core.claim import Claim, Standing
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
@@ -460,6 +461,64 @@ class RequestBranch(Protocol):
         """Return the parents of a commit; none if it is unknown here."""
 
 
+class Claims:
+    """Which clone works on an item. This one claims nothing: all work on the items is done in this clone.
+
+    `workspaces/claims.py` keeps them at the remote that work is merged to.
+    """
+
+    shared = False
+    """Whether other clones may work on the items, too."""
+
+    def take(self, item: str, holds: Callable[[str], bool], *, take_over: bool = False) -> str:  # noqa: ARG002
+        """Claim an item, and renew the claim from now on; return what is to be told about it.
+
+        Raise HeldElsewhere if another clone holds it, MergedElsewhere if the branch `holds` what that one merged.
+        """
+        return ""
+
+    def refuse_if_held(self, item: str) -> None:
+        """Raise HeldElsewhere if another clone holds the item."""
+
+    def check(self, item: str) -> Sequence[str]:  # noqa: ARG002
+        """Return new remarks about the claim; raise HeldElsewhere if it is lost, RemoteFault if it has run out."""
+        return ()
+
+    def lost(self, item: str) -> CapsuleError | None:  # noqa: ARG002
+        """Return why the claim is lost, as far as is known; None if it is not."""
+        return None
+
+    def confirm(self, item: str) -> None:
+        """Make sure at the remote that a claim of this process still holds; raise HeldElsewhere if it is lost."""
+
+    def about_to_publish(self, items: Iterable[str], commit: str, onto: str) -> None:
+        """Note at the remote which commit is about to become main with these items, if they are claimed by this clone.
+
+        Raise HeldElsewhere or MergedElsewhere if not: then nothing may be pushed.
+        """
+
+    def let_go(self, item: str, standing: Standing) -> None:
+        """Stop renewing a claim, and keep it for a while, as the work can go on here."""
+
+    def release(self, item: str) -> str:  # noqa: ARG002
+        """Give up a claim of this clone; return a warning if the remote does not take note."""
+        return ""
+
+    def elsewhere(self, *, look: bool = True) -> Mapping[str, Claim]:  # noqa: ARG002
+        """Return the claims of other clones by item; without `look`, those that were seen last."""
+        return {}
+
+    def left_behind(self) -> Collection[str]:
+        """Name the items that other clones began, and whose claims have run out."""
+        return ()
+
+    def look_again(self) -> None:
+        """Do not answer the next question from what was seen lately."""
+
+    def close(self) -> None:
+        """Renew nothing any more."""
+
+
 class StateCommit(Struct, frozen=True):
     """One commit of a tracker's state: its assignments, and the step's work."""
 
@@ -647,6 +706,10 @@ class Order(Struct, frozen=True):
     """How often each review may send back from now on, if a mission continues."""
     rebase: bool = False
     """Rebuild the work on its target branch, and continue from there."""
+    take_over: bool = False
+    """Take the item over from another clone."""
+    patient: bool = False
+    """Wait for a remote that cannot be reached before the item can be claimed: others of the same run were done."""
     notes: str = ""
     """The notes of the person who resumed it."""
     earlier: str = ""

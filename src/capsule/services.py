@@ -10,6 +10,7 @@ from capsule.adapters import (
     Agent,
     Archive,
     Beside,
+    Claims,
     Clock,
     Forge,
     Journal,
@@ -108,6 +109,8 @@ class Services(Struct, frozen=True):
     observer: Observer
     state_store: StateStore = field(default_factory=StateStore)
     """How the tracker learns where its items stand."""
+    claims: Claims = field(default_factory=Claims)
+    """Which clone works on an item."""
     run_limits: RunLimits = RunLimits()
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""

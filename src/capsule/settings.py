@@ -270,6 +270,15 @@ class _MergeOptions(_Section, frozen=True):
     refs: RefsBelow = "refs/capsule/missions/"
     """Where the work of a mission is put at the remote before it is merged. `refs/heads/capsule/` for a server that
     accepts branches only; requests are made of branches, so they have them there unless this names another place."""
+    claims: RefsBelow = "refs/capsule/claims/"
+    """Where items are claimed at the remote, so that no two clones work on the same one. `refs/heads/capsule-claims/`
+    for a server that accepts branches only; the same in every clone."""
+    claim_minutes: Minutes = 30
+    """How long a claim lasts while work goes on, which renews it. After a crash, or without a connection, another clone
+    may take the item over then."""
+    claim_hours: Annotated[float, Meta(gt=0, le=10080, description="a number of hours above 0")] = 24
+    """How long an item stays claimed after a run that ended before it was merged, because it needs you or was
+    stopped."""
     state_branch: BranchName = "capsule-state"
     """The branch at the remote that the state of a backlog is committed to where main takes requests only."""
     request: _RequestOptions = _RequestOptions()
@@ -312,6 +321,9 @@ class _TrackerOptions(_Section, frozen=True):
     commit: bool = False
     """Whether the tracker's own files, such as `.beads/issues.jsonl`, are committed when a run ends. A backlog is
     always committed."""
+    shared: bool = False
+    """Whether every clone sees the same beads, or this clone is the only one that works on them: only then beads go
+    with `merge.to: remote`. A database on a Dolt server that is not this machine counts as shared anyway."""
     github: GitHubOptions = GitHubOptions()
 
 

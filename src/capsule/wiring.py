@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, JournalReader, Observer, Place, Ran, StateStore, Tracker
+from capsule.adapters import Agent, Claims, JournalReader, Observer, Place, Ran, StateStore, Tracker
 from capsule.agents import _recording
 from capsule.agents._cli import Connection
 from capsule.catalog import Catalog
@@ -41,6 +41,7 @@ from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox
 from capsule.system.sandbox_exec import SandboxExec
 from capsule.system.stop import Stop
 from capsule.trackers import NEW_BACKLOG
+from capsule.workspaces.claims import Lasting, RemoteClaims
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.gate import Gate
@@ -60,6 +61,13 @@ from capsule.workspaces.trunk import GitTrunk
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
     return NEW_BACKLOG
+
+
+def beads_are_shared(project: Project) -> bool:
+    """Tell whether other clones see the beads as they are here."""
+    from capsule.trackers._beads_server import shared_server  # noqa: PLC0415 - start-up: few projects ask
+
+    return project.settings.tracker.shared or bool(shared_server(project.root, project.env))
 
 
 SKILLS = ".claude/skills/changes"
@@ -176,6 +184,7 @@ def open_services(
         closing(RunnerSlots(own_cache(project.env))) as slots,
         _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
+        closing(claims_of(project, stop, observer.activity)) as claims,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
         shell = _shell(project, supervisor, stop, sandbox, slots)
@@ -185,7 +194,7 @@ def open_services(
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
             place=_places(project, tracker, shell, sandbox),
-            trunk=cache(partial(open_trunk, project, tracker, stop)),
+            trunk=cache(partial(open_trunk, project, tracker, stop, claims=claims)),
             shell=shell,
             words=words,
             archive=logs,
@@ -194,6 +203,7 @@ def open_services(
             redact=redactor.text,
             state_store=state_store_for(project, tracker, stop),
             requests=open_requests(project, journal, stop),
+            claims=claims,
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
@@ -210,13 +220,28 @@ def open_services(
     journal.close()
 
 
-def open_trunk(project: Project, tracker: Tracker, stop: Stop | None, branch: str) -> GitTrunk:
+def open_trunk(
+    project: Project, tracker: Tracker, stop: Stop | None, branch: str, *, claims: Claims | None = None
+) -> GitTrunk:
     """Open the branch that work is merged into: one of this repository, or the one at the remote that goes with it."""
     git, own = project.git, tracker.own_files()
     upstream = upstream_of(project, branch, stop)
     if upstream is None:
         return GitTrunk(git, branch, artefacts=own)
-    return RemoteTrunk(git, branch, upstream.remote, upstream.branch, project.settings.merge.refs, artefacts=own)
+    refs = project.settings.merge.refs
+    return RemoteTrunk(git, branch, upstream.remote, upstream.branch, refs, artefacts=own, claims=claims)
+
+
+def claims_of(
+    project: Project, stop: Stop | None = None, tell: Callable[[str, str], None] = lambda _item, _text: None
+) -> Claims:
+    """Open the claims on items, which are kept where work is merged."""
+    chosen = project.settings.merge
+    if chosen.to == "local":
+        return Claims()
+    lasting = Lasting(chosen.claim_minutes * 60, chosen.claim_hours * 3600)
+    on_loss = stop.request if stop else (lambda: None)
+    return RemoteClaims(project.git, chosen.remote, chosen.claims, lasting, on_loss=on_loss, tell=tell)
 
 
 def state_store_for(project: Project, tracker: Tracker, stop: Stop | None = None) -> StateStore:

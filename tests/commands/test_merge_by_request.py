@@ -107,6 +107,12 @@ def test_signed_off_work_becomes_a_request(there: InReview) -> None:
     assert there.project.status_of() == "in_progress"
 
 
+@pytest.mark.promise("request.waits", "claims.kept")
+def test_the_item_of_a_request_stays_claimed_by_its_clone_for_people(waiting: InReview) -> None:
+    claim = run("log", "-1", "--format=%B", f"refs/capsule/claims/{ITEM}", cwd=waiting.bare)
+    assert "needs_you" in claim
+
+
 @pytest.mark.promise("request.body")
 def test_its_body_says_what_was_proven_what_it_cost_and_how_to_undo_it(waiting: InReview) -> None:
     body = waiting.forge.request["body"]

@@ -276,6 +276,7 @@ def test_what_was_refused_goes_on_without_an_agent(signed_off: AtRemote) -> None
 @pytest.mark.promise("remote.work")
 def test_a_server_that_takes_branches_only_is_answered_by_a_setting_that_is_named(there: AtRemote) -> None:
     there.server.refuse("refs/capsule/*", "only branches here")
+    there.project.always["CAPSULE_MERGE__CLAIMS"] = "refs/heads/capsule-claims/"
     answer = there.project.run()
     assert answer.code == 1
     assert "only branches here" in answer.out and "`merge.refs`" in answer.out and "refs/heads/capsule/" in answer.out

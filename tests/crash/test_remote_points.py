@@ -76,7 +76,7 @@ def server_of(project: Project) -> Path:
 def test_every_command_that_talks_to_the_remote_has_its_points(a_project: MakeProject, tmp_path: Path) -> None:
     points = passed(a_project(), tmp_path / "points")
     told = [point.command for point in points if point.talks and point.name.startswith("before")]
-    assert told == ["git fetch", "git ls-remote", "git push", "git push"]
+    assert told == ["git fetch", "git push", "git ls-remote", "git push", "git push"]
     proposed = next(n for n, point in enumerate(points) if point.name == f"before proposed {ITEM}")
     pushed = next(n for n, point in enumerate(points) if point.command == "git push")
     ended = next(n for n, point in enumerate(points) if point.name == f"before step_ended {ITEM}/publish#1")
@@ -168,4 +168,5 @@ def at_the_end(project: Project, mark: str, *, moved: bool) -> Ending:
     assert not (project.path / ".git/capsule/following.json").exists()
     found = ending_of(project)
     assert found.own_edits == ""
+    assert run("for-each-ref", "refs/capsule/claims", cwd=server) == ""
     return found

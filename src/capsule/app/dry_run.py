@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from capsule.app.missions import mission_names, states_of
 from capsule.app.ordering import queued
 from capsule.app.planning import MissionPlan, RunRequest, expected_state, plan_mission
-from capsule.app.queue_plan import CampaignPlan, cap_of, refuse_container, refuse_fresh_queue, under_way_in
+from capsule.app.queue_plan import CampaignPlan, cap_of, refuse_container, refuse_whole_queue, under_way_in
 from capsule.catalog import Catalog
 from capsule.core.budget import cost_so_far
 from capsule.core.campaign import to_do
@@ -46,7 +46,7 @@ def preview(plan: MissionPlan, model: str) -> Iterator[str]:
 
 def preview_queue(project: Project, request: RunRequest) -> Iterator[str]:
     """Describe the order in which items would be taken, its cost, and the first agent's prompt."""
-    refuse_fresh_queue(request)
+    refuse_whole_queue(request)
     only, tracker = request.items, project.tracker
     for item_id in only:
         refuse_container(tracker.item(item_id))

@@ -96,6 +96,8 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
             warnings = (*warnings, f"note: its request is still open: {state.request.url}")
         if state.under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
+        claimed = services.claims.release(mission)
+        warnings += (f"warning: {claimed}",) if claimed else ()
     return EndedMission(mission, salvage, merged=merged, warnings=warnings)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from capsule.adapters import Order
+from capsule.app.elsewhere import refuse_items_of_one_clone
 from capsule.app.items import refuse_files_as_folders
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
@@ -51,6 +52,7 @@ class RunRequest(Struct, frozen=True):
     allow_dirty: bool = False
     record: str = ""
     replay: str = ""
+    take_over: bool = False
 
 
 class MissionPlan(Struct, frozen=True):
@@ -131,6 +133,7 @@ def plan_mission(
         lineage=tracker.lineage(item),
         retries=request.max_retries,
         rebase=request.rebase,
+        take_over=request.take_over and item_id in request.items,
     )
     room = "" if going_on else disk_shortage(project.git, project.env)
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
@@ -271,6 +274,7 @@ def _refuse_what_stays_here(project: Project) -> None:
     if chosen.tracker.commit:
         cause = f"tracker.commit commits to your own branch, and {elsewhere}."
         raise SettingsError(cause, "Set tracker.commit to `false`, and commit the tracker's files yourself.")
+    refuse_items_of_one_clone(project)
 
 
 def _merged_at_the_end(

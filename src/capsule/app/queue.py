@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from capsule.adapters import Order
+from capsule.app.elsewhere import refuse_if_held_elsewhere
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
@@ -23,8 +24,8 @@ from capsule.app.queue_plan import (
     cap_of,
     jobs_of,
     refuse_container,
-    refuse_fresh_queue,
     refuse_what_has_to_wait,
+    refuse_whole_queue,
     under_way_in,
 )
 from capsule.app.requests import follow_all, in_review, words_of
@@ -40,6 +41,7 @@ from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
 from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services
+from capsule.system.clock import SystemClock
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.upgrade import put_away_old_work
 
@@ -59,7 +61,7 @@ def run_queue(run: RunContext, report: RunReport, *, triage: bool = False) -> in
     complete even after an error.
     """
     request, named = run.request, run.request.items or None
-    refuse_fresh_queue(request)
+    refuse_whole_queue(request)
     for item_id in request.items:
         _make_ready(run, run.project.tracker.item(item_id))
     name = "triage" if triage else f"run-{request.items[0]}" if named else "queue"
@@ -100,6 +102,8 @@ def _order_in_words(places: Sequence[QueuePosition], only: Collection[str] | Non
 def _make_ready(run: RunContext, item: Item) -> None:
     """Make a named item ready, or refuse it."""
     refuse_container(item)
+    if len(run.request.items) == 1 and not run.request.take_over:  # of several, the others are worked on
+        refuse_if_held_elsewhere(run.project, item.id)
     if run.request.fresh:
         _start_anew(run, item)
     elif run.request.rebase:
@@ -177,9 +181,20 @@ class _ProjectJobs:
         states = self._states
         if not self._tracker.traits.authoritative:  # as this run found them; current for those that it took up
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
-        resumed = under_way_in(states) if self._campaign else self._request.items
+        left_alone = {**self._elsewhere(), **left_alone}
+        resumed = {*(under_way_in(states) if self._campaign else self._request.items), *self._left_behind()}
         first = self._request.triage_first or None
         return queued(self._project, states, items, left_alone, resumed=resumed, triage_first=first)
+
+    def _elsewhere(self) -> Mapping[str, str]:
+        """Return the items that other clones work on, with the reason to leave them alone."""
+        taken_over = self._request.items if self._request.take_over else ()
+        now, claims = SystemClock().now(), self._services.claims.elsewhere()
+        return {item: claim.in_words(now) for item, claim in claims.items() if item not in taken_over}
+
+    def _left_behind(self) -> Collection[str]:
+        """Name the items that other clones have left in the middle of the work."""
+        return self._services.claims.left_behind()
 
     def in_the_way(self, places: Sequence[QueuePosition], under_way: Collection[str]) -> Collection[str]:
         fit = [place.item for place in places if place.actionable][:_MOST_COMPARED]
@@ -225,12 +240,13 @@ class _ProjectJobs:
         earlier = self._states.pop(item.id, None)
         going_on = earlier is not None and earlier.under_way
         at = "" if item.id in self._taken else _interrupted_at(item, earlier if going_on else None)
+        order = replace(plan.order, patient=bool(self._taken))
         self._taken.add(item.id)
         if at and self._run.form == PLAIN:
             self._run.tell(f"Resuming {item.id} at {at}")
         if self._campaign and not going_on:
-            return replace(plan.order, earlier=self._campaign.earlier(item)), services
-        return plan.order, services
+            return replace(order, earlier=self._campaign.earlier(item)), services
+        return order, services
 
 
 def _interrupted_at(item: Item, earlier: MissionState | None) -> str:

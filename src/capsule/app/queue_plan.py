@@ -22,6 +22,7 @@ _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
     "rebase": "--rebase rebuilds the work of one task",
     "base": "--base says where one task starts",
+    "take_over": "--take-over takes one task over from another clone",
 }
 
 
@@ -51,8 +52,10 @@ def refuse_on_failure(request: RunRequest) -> None:
         raise UsageError("--on-failure is for an item that holds others.", hint)
 
 
-def refuse_fresh_queue(request: RunRequest) -> None:
-    """Refuse to start a whole queue over."""
+def refuse_whole_queue(request: RunRequest) -> None:
+    """Refuse to start a whole queue over, or to take it over."""
+    if request.take_over and not request.items:
+        raise UsageError("--take-over is for an item, and none is named.", "Name it: capsule run ID --take-over")
     if request.fresh and not request.items:
         raise UsageError("--fresh starts one item over, and none is named.", "Name it: capsule run ID --fresh")
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.adapters import Observer
+from capsule.app.elsewhere import release_what_is_done
 from capsule.app.endings import take_away
 from capsule.app.items import commit_tracker_files
 from capsule.app.mission_processes import MissionProcesses, with_recording
@@ -67,6 +68,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
     project, mission = plan.project, plan.order.mission
     if plan.done:
         end_leftovers(project.registry)  # a run killed right after its last step may have left processes
+        release_what_is_done(project, mission)
         return plan.state
     with open_run(run, plan.words, plan.notes) as services:
         check_agents(plan, services)
@@ -76,6 +78,8 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
         if plan.merged_already:
             return load_state(services, mission)
         if plan.state.abandoned or (run.request.fresh and plan.began):
+            if not plan.order.take_over:
+                services.claims.refuse_if_held(mission)  # before anything is taken away
             with services.journal.claim(mission):
                 salvage = take_away(services, mission, why="started over", branch=True)
                 note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))

@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from capsule.app.elsewhere import held_elsewhere
 from capsule.app.items import find_item
 from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
@@ -33,6 +34,7 @@ from capsule.core.schedule import QueuePosition
 from capsule.project import Project, open_project
 from capsule.reports.style import clean
 from capsule.reports.words import exam
+from capsule.system.clock import SystemClock
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +78,8 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
+    elsewhere = held_elsewhere(project, look=True)
+    busy = {**{name: claim.in_words(SystemClock().now()) for name, claim in elsewhere.items()}, **busy}
     helps: dict[str, str] = {}
     with MissionReader(project) as reader:
         for item in items:
@@ -88,7 +92,7 @@ def _answers(project: Project) -> Iterator[dict[str, Any]]:
     before = ""
     for place in sorted(places, key=lambda place: place.item.id in overlap):
         item, can = place.item, place.actionable
-        case = _Case(item, place, item.id in pids)
+        case = _Case(item, place, item.id in pids, item.id in elsewhere)
         way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
         yield {
             "id": item.id,
@@ -110,6 +114,7 @@ class _Case(NamedTuple):
     item: Item
     place: QueuePosition
     runs: bool
+    elsewhere: bool
 
 
 WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (
@@ -118,6 +123,7 @@ WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (
     (lambda case: is_container(case.item) and case.item.holds, "capsule run {id} runs the items in it"),
     (lambda case: is_container(case.item), "add an item to it: capsule add TITLE --parent {id}"),
     (lambda case: case.runs, "watch it: capsule logs {id} -f"),
+    (lambda case: case.elsewhere, "leave it to that clone, or take it over: capsule run {id} --take-over"),
     (lambda case: case.item.taken_by, "wait for {who}, or reassign it in its tracker"),
     (lambda case: case.place.why.startswith("waits for itself"), "remove one of these dependencies: they form a cycle"),
     (lambda case: case.place.waits_for, "finish {others} first, or remove the dependency"),

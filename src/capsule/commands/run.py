@@ -17,6 +17,7 @@ Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, an
   capsule run demo-1                         everything in the epic; stops at the first failure
   capsule run demo-1 --on-failure continue   continues with what does not depend on it
   capsule run demo-1.1.1 --agent scripted --max-retries 1
+  capsule run demo-1.1.1 --take-over         take it over from another clone (merge.to: remote)
   capsule run demo-1.1.1 --dry-run           show prompts and commands, do nothing
   capsule run demo-1.1.1 --record bug.yaml   record what agents are told and do
   capsule run demo-1.1.1 --replay bug.yaml   replay it without any agent
@@ -25,7 +26,8 @@ On a terminal a live view shows the run (q stops it, d detaches, ? shows help); 
 running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended
 normally; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or
 an epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the
-provider's rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
+provider's rate limit outlasted the wait, the remote cannot be reached, or another run or clone works on it; 130 stopped
+by a signal.
 """
 
 from __future__ import annotations
@@ -66,6 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rebase", action="store_true", help="rebuild the work on the new main and continue from there"
     )
+    parser.add_argument("--take-over", action="store_true", help="work on it although another clone has claimed it")
     dirty_option(parser)
     output_options(parser)
 

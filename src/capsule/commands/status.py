@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     shown = [row.item for row in rows]
     missions = _missions(project, {item.id: item for item in shown})
     table = table_lines(LIST if in_a_list else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
+    missions = [*_elsewhere(project, shown), *missions]
     waiting = {item.id for item in shown if item.status is Status.READY and waits_for(item, by_id)} if in_a_list else ()
     counts = _counts(shown, every, waiting) if in_a_list else _counts_of_work(shown, every)
     print("\n".join([*table, "", *(fitted(line, sys.stdout) for line in (counts, *done, *missions))]))
@@ -103,6 +104,19 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     waits = unfinished({item.id: item for item in every})
     waiting = {item.id for item in every if item.id in waits and not (item.blocked or item.taken_by)}
     return _counts(to_do(items), to_do(every), waiting)
+
+
+def _elsewhere(project: Project, items: Sequence[Item]) -> Iterator[str]:
+    """Name the items that other clones work on, as far as this one has seen."""
+    if project.settings.merge.to == "local":
+        return
+    from capsule.app.elsewhere import held_elsewhere  # noqa: PLC0415 - start-up: usually there is no other clone
+    from capsule.system.clock import SystemClock  # noqa: PLC0415
+
+    claims, now = held_elsewhere(project, look=False), SystemClock().now()
+    for item in items:
+        if item.id in claims:
+            yield f"{item.id} {clean(claims[item.id].in_words(now))}"
 
 
 def _missions(project: Project, items: Mapping[str, Item]) -> Sequence[str]:

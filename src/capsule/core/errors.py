@@ -119,6 +119,18 @@ class LockHeld(CapsuleError):
     exit_code = 3
 
 
+class HeldElsewhere(LockHeld):
+    """Another clone works on the item. Resumable once its claim is released, has run out or is taken over."""
+
+
+class ClosedMeanwhile(Refused):
+    """The item was closed between the look at the queue and the claim."""
+
+
+class MergedElsewhere(Refused):
+    """Another clone has merged the item, whose claim this one took over."""
+
+
 class Interrupted(CapsuleError):
     """A stop was requested. The mission stays where it was, and `run` resumes it."""
 

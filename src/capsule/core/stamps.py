@@ -17,6 +17,11 @@ def moment(stamp: str) -> float:
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
+def stamp_after(stamp: str, seconds: float) -> str:
+    """Return the stamp of so many seconds later."""
+    return datetime.fromtimestamp(moment(stamp) + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def clock_time(stamp: str, later: float = 0.0) -> str:
     """Return the local time so many seconds after the stamp, with the date if it is another day."""
     begin, end = (datetime.fromtimestamp(moment(stamp) + seconds) for seconds in (0.0, later))

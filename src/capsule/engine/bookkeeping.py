@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import msgspec
 
-from capsule.adapters import StateCommit, StateStore, StateWritten, Trunk
+from capsule.adapters import StateCommit, StateStore, StateWritten
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import (
     BranchMoved,
@@ -61,7 +61,6 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
     The branch may have moved since the work was judged. Work that conflicts with new commits goes back to its phase.
     """
     place, trunk, held = place_of(state, services), services.trunk(state.into), ended.outcome.checkpoint
-    moves_it = services.tracker.traits.authoritative and not state.parent
     work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
     patience = Patience(services, state, ended.phase, ended.key)
     for number in range(MOST_ROUNDS):
@@ -78,7 +77,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                     judged=judged,
                     twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
                 )
-                booked = _written(entry, state_store, patience, trunk if moves_it else None)
+                booked = _written(entry, state, services, patience)
             break
         except BranchMoved:
             continue  # to a commit with which the work was not tested
@@ -111,12 +110,15 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
     note(services, state.mission, event)
 
 
-def _written(entry: StateCommit, state_store: StateStore, patience: Patience, moves: Trunk | None) -> StateWritten:
-    """Write the state, if it moves the branch at its turn; wait for a remote that cannot be reached."""
+def _written(entry: StateCommit, state: MissionState, services: Services, patience: Patience) -> StateWritten:
+    """Write the state, if the item is still claimed and the branch may be moved; wait for an unreachable remote."""
+    moves_it = services.tracker.traits.authoritative and not state.parent
     while True:
         try:
-            with moves.about_to_move() if moves else nullcontext():
-                return state_store.write(entry)
+            if services.tracker.traits.authoritative:  # it is a commit on a branch that other clones see
+                services.claims.confirm(state.mission)
+            with services.trunk(state.into).about_to_move() if moves_it else nullcontext():
+                return state_store_of(state, services).write(entry)
         except RemoteFault as fault:
             if not patience.wait_for(fault):
                 raise

@@ -21,6 +21,8 @@ from capsule.core.decide import Guardrails
 from capsule.core.errors import (
     BudgetSpent,
     CapsuleError,
+    ClosedMeanwhile,
+    HeldElsewhere,
     Interrupted,
     LockHeld,
     ObjectLost,
@@ -325,6 +327,8 @@ class _Run(Struct):
     """How many answers of people it has read."""
     died: dict[str, int] = field(default_factory=dict)
     """How often the process of a mission was killed: restarts are limited."""
+    passed_over: dict[str, int] = field(default_factory=dict)
+    """How often another clone was faster: what keeps happening to an item has another cause."""
     stopped_by: CapsuleError | None = None
     """The error that ends the run, once the running missions have ended."""
 
@@ -545,6 +549,9 @@ class _Run(Struct):
         report, said = self.report, f"{error.message} {error.hint}".strip()
         if isinstance(error, Paused):
             return False
+        if isinstance(error, HeldElsewhere | ClosedMeanwhile) and len(self.plan.only or "") != 1:
+            self._pass_over(mission, said)
+            return False
         if isinstance(error, RunnerDied) and len(self.plan.only or "") != 1:
             self.died[mission] = self.died.get(mission, 0) + 1
             if self.died[mission] >= _MOST_DEATHS:
@@ -564,6 +571,13 @@ class _Run(Struct):
         else:
             report.blocked[mission] = error.message
         return False
+
+    def _pass_over(self, mission: str, why: str) -> None:
+        """Leave an item to another clone: the next look at the queue says which."""
+        self.services.claims.look_again()
+        self.passed_over[mission] = self.passed_over.get(mission, 0) + 1
+        if self.passed_over[mission] >= _MOST_DEATHS:
+            self.report.blocked[mission] = why
 
     def _end_run_with(self, error: CapsuleError) -> None:
         """Start nothing new, let running missions finish their phase, then end the run with this error."""

@@ -44,6 +44,7 @@ def open_request(job: Job, requests: Requests, candidate: Candidate, evidence: t
     if head and head not in state.pushed:
         return Report(parked(_pushed_by_another(requests, mission, name, head)), evidence=evidence)
     if commit != head:
+        job.services.claims.confirm(mission)
         at, base = job.services.clock.now(), branch.base(state.into)
         job.note(RequestPrepared(at=at, commit=commit, branch=name, base=base))
         if not branch.push(mission, commit, head):

@@ -17,6 +17,7 @@ from capsule.core.event import (
     StepBegun,
     StepEnded,
     Stopped,
+    Warned,
 )
 from capsule.core.globs import is_test
 from capsule.core.item import Status, same_words
@@ -25,6 +26,7 @@ from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.budget import require_budget
+from capsule.engine.claiming import claimed, tell_remarks
 from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
@@ -35,14 +37,20 @@ _BUDGET_WAIT = 0.5
 
 def run_until_halt(order: Order, services: Services) -> MissionState:
     """Start or continue the mission, under its claim, until it ends, halts or is stopped."""
-    with services.journal.claim(order.mission), lost_objects_of(order.mission):
+    mission = order.mission
+    with services.journal.claim(mission), lost_objects_of(mission), claimed(order, services) as told:
         _make_ready(order, services)
+        if told:
+            note(services, mission, Warned(at=services.clock.now(), text=told))
         try:
-            return run(order.mission, services)
+            return run(mission, services)
         except Paused:
             raise
         except CapsuleError as stop:
-            note(services, order.mission, _stopped(stop, services))
+            cause = services.claims.lost(mission) or stop  # its loss stops the work
+            note(services, mission, _stopped(cause, services))
+            if cause is not stop:
+                raise cause from stop
             raise
 
 
@@ -94,6 +102,7 @@ def run(mission: str, services: Services) -> MissionState:
     """Do step after step: recorded steps are not repeated, ones that were only begun are."""
     state, seen = _settled(services, mission, MissionState(), 0)
     while step := next_step(state):
+        tell_remarks(mission, services)
         if state.returned:
             note(services, mission, _rebased(state, services))
             state, seen = _settled(services, mission, state, seen)
@@ -148,7 +157,10 @@ def merged_not_closed(services: Services) -> list[str]:
 def try_to_close(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
-            return close_item(load_state(services, item), services)
+            closed = close_item(load_state(services, item), services)
+            if closed:
+                services.claims.release(item)
+            return closed
     except CapsuleError:  # it still refuses, or another process holds it: the next run tries again
         return False
 

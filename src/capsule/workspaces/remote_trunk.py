@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from capsule.adapters import Candidate, Draft, Published
+from capsule.adapters import Candidate, Claims, Draft, Published
 from capsule.core.errors import Refused, RemoteFault
 from capsule.core.remote import Kind, Trouble
 from capsule.system.git import Git
@@ -25,7 +25,15 @@ class RemoteTrunk(GitTrunk):
     """The Trunk adapter on a branch of a remote."""
 
     def __init__(
-        self, git: Git, local: str, remote: Remote, theirs: str, refs: str, *, artefacts: Sequence[str] = ()
+        self,
+        git: Git,
+        local: str,
+        remote: Remote,
+        theirs: str,
+        refs: str,
+        *,
+        artefacts: Sequence[str] = (),
+        claims: Claims | None = None,
     ) -> None:
         """`local` is the user's branch that follows, `theirs` the branch at the remote, `refs` where works are put."""
         super().__init__(git, f"{remote.name}/{theirs}", artefacts=artefacts)
@@ -34,6 +42,7 @@ class RemoteTrunk(GitTrunk):
         self._remote = remote
         self._theirs = theirs
         self._refs = refs
+        self._claims = claims or Claims()
         self._follower = Follower(git, local, self.branch, self._artefacts)
 
     def refresh(self) -> None:
@@ -61,6 +70,7 @@ class RemoteTrunk(GitTrunk):
         if not self.holds(candidate.commit):
             if self.tip() != candidate.onto:
                 return Published(moved=False)
+            self._claims.about_to_publish(works or (), candidate.commit, candidate.onto)
             for mission, commit in (works or {}).items():
                 self._put_work(mission, commit)
             trouble = self._remote.push(candidate.commit, f"refs/heads/{self._theirs}", candidate.onto)
