@@ -189,7 +189,7 @@ def a_person_pushing(bare: Path, folder: Path) -> Iterator[list[str]]:
 
     def push() -> None:
         for number in count():
-            if over.wait(chance.uniform(*EVERY)):
+            if over.wait(chance.uniform(*EVERY) if pushed else 0):
                 return
             person.git("fetch", "-q", "origin")
             person.git("reset", "-q", "--hard", "origin/main")

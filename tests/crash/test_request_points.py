@@ -70,7 +70,8 @@ def forge_of(project: Project) -> Forge:
 def test_every_command_that_asks_has_its_points(a_project: MakeProject, tmp_path: Path) -> None:
     points = passed(a_project(), tmp_path / "points", "step_begun", "publish#1")
     told = [point.command for point in points if _asks(point) and point.name.startswith("before")]
-    assert told == ["git fetch", "git ls-remote", "own look", "git push", "own open", "own look"]
+    claim, branch = "git push", "git push"
+    assert told == ["git fetch", "git ls-remote", "own look", claim, branch, "own open", "own look"]
 
 
 @pytest.mark.promise("request.once")

@@ -420,7 +420,8 @@ class RemoteClaims(Claims):
             hint = f"`merge.claims` says where items are claimed; it is {self._namespace} now"
             branches = ": a server may accept only `refs/heads/capsule-claims/`, and `merge.refs: refs/heads/capsule/`"
             hint += "." if self._namespace.startswith(_BRANCHES) else f"{branches}."
-        fault = RemoteFault(f"{self._name} ({self._ref(item)})", trouble, hint)
+        asked = self._name if trouble.passes else f"{self._name} ({self._ref(item)})"
+        fault = RemoteFault(asked, trouble, hint)
         why = f"{item} is not claimed"
         if ran_out:
             why = f"{item} stops: its claim {ran_out.until_when(self._now())}, and another clone may take it over"
