@@ -15,7 +15,7 @@ journaled event and every call through an adapter, in the order in which the mis
 
 A journaled event is called the same in whichever process it is written, so a run can be killed at one after the other.
 A queue starts its runners by this program too. Both count and name their points together, in the file CRASH_SHARED, and
-whichever of them comes to the last point, both die.
+whichever of them comes to the last point, both die; with CRASH_ALONE a runner dies alone, and its queue goes on.
 
 CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that is told of every point
 passed. Effects are watched only where CRASH_EFFECTS is set.
@@ -65,7 +65,7 @@ class Passage:
             os.write(self._record, f"{name}\t{about}\n".encode())
         if name == self._last:
             time.sleep(after)
-            if sys.argv[1:] == [RUNNER]:
+            if sys.argv[1:] == [RUNNER] and "CRASH_ALONE" not in os.environ:
                 os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 

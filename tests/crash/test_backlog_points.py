@@ -191,14 +191,21 @@ def test_killed_around_events_it_ends_the_same(group: int, walk: Walk, a_backlog
 
 @pytest.mark.slow
 @pytest.mark.promise("merge-queue.killed")
-def test_an_item_that_left_the_backlog_with_its_merge_is_brought_to_its_end(a_backlog: MakeProject, mark: str) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["with its queue", "alone"])
+def test_an_item_that_left_the_backlog_with_its_merge_is_brought_to_its_end(
+    alone: bool, a_backlog: MakeProject, mark: str
+) -> None:
     """Killed right after main moved: its own stream does not know that yet, and no queue lists it any more."""
     undisturbed, project = a_backlog(), a_backlog()
     for each in (undisturbed, project):
         each.allow(CAPSULE_WORKSPACE__PUBLISH="merge")
     assert undisturbed.work().returncode == 0
-    kill_at(project, "after WRK-001/merge#1 trunk.publish 1", mark)
-    assert project.work().returncode == 0
+    point = "after WRK-001/merge#1 trunk.publish 1"
+    if alone:
+        assert project.killed_at(point, CRASH_ALONE="1").returncode == 0
+    else:
+        kill_at(project, point, mark)
+        assert project.work().returncode == 0
     ending, expected = (
         replace(found, commits=tuple(sorted(found.commits)), ended=found.ended[:3])  # of two branches, and no runs
         for found in map(backlog_ending_of, (project, undisturbed))

@@ -415,8 +415,18 @@ class _Run(Struct):
         """Close what can be closed, before the first item too, as a run may have been killed just before."""
         for item in [item for item in self.unclosed if try_to_close(item, self.services)]:
             self.unclosed.remove(item)
+        self._archive_killed([mission for mission in self.died if mission not in self.under_way])
         if self.plan.group:
             self.report.progress = self.plan.group.settle()
+
+    def _archive_killed(self, missions: Sequence[str]) -> bool:
+        """Archive those of these missions that no queue lists any more; return whether there were any."""
+        done = _archive_closed_items(missions, self.services)
+        for mission in done:
+            self.report.done.append(mission)
+            self.report.blocked.pop(mission, None)
+            self.died.pop(mission, None)
+        return bool(done)
 
     def conclude(self) -> None:
         """Fill in the skipped items and the exit code."""
@@ -510,6 +520,8 @@ class _Run(Struct):
         item, known, adopted = self.under_way.pop(mission)
         record_lost_agents(self.services, self.seen)
         if isinstance(error, LockHeld) and self._adopt(mission):
+            return
+        if isinstance(error, RunnerDied) and self._archive_killed([mission]):
             return
         stopped = mission in self._run.stopped
         if error and not (stopped and isinstance(error, Interrupted)) and not self._report_error(mission, error):
