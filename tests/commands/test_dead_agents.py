@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from capsule.core.event import StepBegun
+
 from .backlog_project import BacklogProject
 from .conftest import COMMIT, ITEM, PASS, Project, assert_clear
 from .test_campaign import FLOW
@@ -125,6 +127,34 @@ def test_an_agent_by_a_path_in_the_project_works_in_a_worktree_and_is_merged(a_p
     assert a_project.answer() == "42"
     assert a_project.git("log", "-1", "--format=%s") == f"Merge {ITEM}: Find the answer"
     assert "agent.sh" not in a_project.git("ls-tree", "-r", "--name-only", "main")
+
+
+def kills_its_supervisor(project: Project, unless: str) -> None:
+    project.write(".capsule/workflows/short.yaml", FLOW)
+    project.commit("a short way")
+    an_agent(project, WORKING.replace("echo 42", f"{unless} || {{ kill -9 $PPID; sleep 60; }}\necho 42"))
+
+
+@pytest.mark.promise("agents.killed-with-its-supervisor")
+def test_an_agent_that_was_killed_with_its_supervisor_costs_no_retry(a_project: Project) -> None:
+    done = a_project.path.parent / "killed-before"
+    kills_its_supervisor(a_project, f"! mkdir {done}")
+    said = a_project.run("--workflow", "short", "--agent", "./agent.sh", "--max-retries", "0")
+    assert said.code == 0 and a_project.answer() == "42", said
+    assert "was killed with the process that supervises it. It is started again." in said.err
+    begun = [event.key for event in a_project.events(ITEM) if isinstance(event, StepBegun) and event.spawns]
+    assert begun == ["make#1", "make#1"]
+
+
+@pytest.mark.promise("agents.killed-with-its-supervisor")
+def test_one_that_is_killed_with_its_supervisor_twice_ends_the_run_and_is_no_verdict(a_project: Project) -> None:
+    kills_its_supervisor(a_project, "false")
+    words = ("--workflow", "short", "--agent", "./agent.sh", "--max-retries", "0")
+    said = a_project.run(*words)
+    assert said.code == 2 and "was killed with the process that supervises it." in said.err.splitlines()[-2], said
+    assert said.err.splitlines()[-1].strip() == f"Go on with `capsule run {ITEM}`."
+    an_agent(a_project, WORKING)
+    assert a_project.run("--agent", "./agent.sh").code == 0 and a_project.answer() == "42"
 
 
 @pytest.mark.promise("agents.broken-install")

@@ -220,7 +220,7 @@ class CliAgent(ABC):
         died = transcript.why == "exited" and transcript.exit_code and transcript.seconds < _AT_ONCE
         why = _last_line(transcript.stderr)
         silent = not why or transcript.exit_code in _NOT_FOUND  # then the output is a shell's
-        if not died or answered or not program or (failure and failure.kind is not Kind.CRASH):
+        if transcript.orphaned or not died or answered or not program or (failure and failure.kind is not Kind.CRASH):
             return failure
         files = Files.of(scratch / "version")
         asked = replace(briefing, timeout=_VERSION_SECONDS, idle_timeout=0.0)
@@ -347,6 +347,7 @@ class CliAgent(ABC):
             usage=replace(usage, seconds=ended.seconds),
             leftovers=ended.leftovers,
             detail=ended.detail,
+            orphaned=ended.orphaned,
             withheld=self._withheld() if exit_code(ended) else (),
         )
 

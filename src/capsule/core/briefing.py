@@ -94,6 +94,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     withheld: tuple[str, ...] = ()
     """Names of the user's variables that it was not given; told where it exited badly."""
+    orphaned: bool = False
+    """It was ended because its supervisor had died."""
 
 
 def fill(template: str, values: Mapping[str, str], *, source: str = "template") -> str:

@@ -147,6 +147,10 @@ class RunnerDied(CapsuleError):
     """The process of a mission was killed or crashed; recorded progress is kept."""
 
 
+class AgentKilled(RunnerDied):
+    """An agent was killed because its supervisor was. This is not a verdict and costs no retry."""
+
+
 class NotYet(CapsuleError):
     """Other running agents hold the rest of the run's budget: wait until one of them has ended."""
 

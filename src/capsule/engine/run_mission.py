@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
 from capsule.adapters import Beside, Order
-from capsule.core.errors import CapsuleError, Interrupted, NotYet, Paused, WentBack, lost_objects_of
+from capsule.core.errors import AgentKilled, CapsuleError, Interrupted, NotYet, Paused, WentBack, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
@@ -29,6 +30,7 @@ from capsule.engine.budget import require_budget
 from capsule.engine.claiming import claimed, tell_remarks
 from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
+from capsule.engine.verification import TRIES
 from capsule.services import Services
 
 _BUDGET_WAIT = 0.5
@@ -101,6 +103,7 @@ def reopen(order: Order, services: Services) -> None:
 def run(mission: str, services: Services) -> MissionState:
     """Do step after step: recorded steps are not repeated, ones that were only begun are."""
     state, seen = _settled(services, mission, MissionState(), 0)
+    kills = Counter[str]()
     while step := next_step(state):
         tell_remarks(mission, services)
         if state.returned:
@@ -115,6 +118,13 @@ def run(mission: str, services: Services) -> MissionState:
         try:
             ended = _once(step, begun, state, services)
         except WentBack:
+            state, seen = _settled(services, mission, state, seen)
+            continue
+        except AgentKilled as killed:  # begun anew, so that its run counts one more agent
+            kills[step.key] += 1
+            if kills[step.key] >= TRIES:
+                raise
+            note(services, mission, Warned(at=services.clock.now(), text=f"{killed.message} It is started again."))
             state, seen = _settled(services, mission, state, seen)
             continue
         except NotYet:  # running agents hold the rest of the budget and may leave some of it

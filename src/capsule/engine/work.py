@@ -3,7 +3,8 @@
 An agent starts from a named state, and starts again while its provider refuses it. That is not a verdict and costs no
 retry: rate limits, overload and lost connections pass. All missions that are about to start the same agent wait for a
 limit that one of them found: until it ends, or without a known end until that mission tries again. A lasting cause (no
-key, no credit, no program) stops the run, is named, and leaves the item where it was.
+key, no credit, no program) stops the run, is named, and leaves the item where it was. One that was killed because its
+supervisor was has no verdict either: its step begins anew.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from capsule.adapters import Agent, Ran, TestSite
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import UNLIMITED, duration, least
 from capsule.core.decide import HALTS, REACTIONS
-from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
+from capsule.core.errors import AgentKilled, AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import LIMITS, Limited, Salvaged, Spent, Waiting
 from capsule.core.evidence import ASKED_ALONE, Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
@@ -140,7 +141,8 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
             waited += _wait(job, limit, pause(0, left, job.services.clock.chance()), waited)
         ran = _run_once(job, agent, model)
         transcript, failure = ran.transcript, ran.transcript.failure
-        judged = transcript.why != "stopped" and (failure is None or failure.reaction is Reaction.JUDGE)
+        killed = transcript.orphaned and not _has_left_a_result(ran)
+        judged = not killed and transcript.why != "stopped" and (failure is None or failure.reaction is Reaction.JUDGE)
         if judged and once_more and (silence := _silence(ran)):
             failure, judged, once_more = silence, False, False
         if judged and not _stopped_by_its_budget(ran):
@@ -151,6 +153,9 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         require_budget(load_state(job.services, job.mission), job.phase.name, job.services)
         if judged:
             return ran
+        if killed:
+            said = f"The agent of {job.phase.name} was killed with the process that supervises it."
+            raise AgentKilled(said, f"Go on with `capsule run {job.state.parent or job.mission}`.")
         if transcript.why == "stopped" or failure is None:
             raise _interrupted(job, f"Stopped during {job.phase.name}; nothing is lost.")
         if failure.reaction is Reaction.STOP:
@@ -172,14 +177,18 @@ def _ends_with_an_error(job: Job) -> bool:
     return REACTIONS[job.phase.role][Verdict.ERROR] in HALTS and not hasty
 
 
+def _has_left_a_result(ran: AgentRun) -> bool:
+    return bool(ran.briefing.result_path) and Path(ran.briefing.result_path).exists()
+
+
 def _silence(ran: AgentRun) -> Failure | None:
     """Return the failure of an agent whose stream stalled, or that exited with 0 and printed nothing."""
-    transcript, briefing, known = ran.transcript, ran.briefing, ran.transcript.failure
+    transcript, known = ran.transcript, ran.transcript.failure
     if known and known.kind is not Kind.SILENT:
         return None
     if transcript.why == "idle":
         return known or Failure(Kind.SILENT, _ENDINGS["idle"].format(seconds=transcript.seconds))
-    answered = transcript.text.strip() or (briefing.result_path and Path(briefing.result_path).exists())
+    answered = transcript.text.strip() or _has_left_a_result(ran)
     if transcript.why != "exited" or transcript.exit_code != 0 or answered:
         return None
     return known or Failure(Kind.SILENT, "The agent ended without any output")

@@ -70,7 +70,10 @@ class Command(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How a command ended; `leftovers` counts processes it left running, which we then ended."""
+    """How a command ended; `leftovers` counts processes it left running, which we then ended.
+
+    An `orphaned` one was ended because its supervisor had died.
+    """
 
     exit_code: int | None
     signal: int | None
@@ -78,6 +81,7 @@ class Ended(Struct, frozen=True):
     seconds: float
     leftovers: int
     detail: str = ""
+    orphaned: bool = False
 
     @property
     def ok(self) -> bool:
@@ -215,7 +219,7 @@ class SupervisorClient:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         detail = f"the supervisor process died ({how}); {swept} processes it kept were ended"
         detail = f"{detail}: {last_words}" if last_words else detail
-        return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept)
+        return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept, orphaned=True)
 
 
 class _Watch:
