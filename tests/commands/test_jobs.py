@@ -323,6 +323,32 @@ def test_a_runner_that_is_past_its_merge_is_left_to_finish(shelf: Shelf, tmp_pat
     assert len(ended) == 1 and sorted(ended[0].done) == sorted(NAMES)
 
 
+@pytest.mark.promise("jobs.killed-queue")
+def test_what_another_run_has_finished_meanwhile_is_not_begun_again(shelf: Shelf, tmp_path: Path) -> None:
+    """A queue has chosen it, and the runner that it started for it comes when all is done."""
+    shelf.plays({"cup": makes("cup", f"touch {tmp_path}/in", waits(f"[ -e {tmp_path}/over ]"))})
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("cup") as other:
+        assert eventually((tmp_path / "in").exists), shelf.said.read_text()
+        with shelf.working("--jobs", "1") as queue:
+            assert eventually(partial(runners_of, queue.pid)), shelf.said.read_text()
+            late = runners_of(queue.pid)[0]
+            os.kill(late, signal.SIGSTOP)
+            (tmp_path / "over").touch()
+            assert other.wait(5 * LONG) == 0, shelf.said.read_text()
+            os.kill(late, signal.SIGCONT)
+            assert queue.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert sum(isinstance(event, MissionStarted) for event in shelf.events("cup")) == 1
+    assert shelf.merged() == sorted(NAMES)
+    assert shelf.git("worktree", "list").count("\n") == 0
+
+
+def runners_of(queue: int) -> list[int]:
+    """Return the runners that it has started, as soon as they are there."""
+    children = Path(f"/proc/{queue}/task/{queue}/children").read_text().split()
+    return [int(pid) for pid in children if b"_runner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 @pytest.mark.promise("jobs.killed-runner")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_run_survives_the_death_of_a_runner(shelf: Shelf, tmp_path: Path, jobs: str) -> None:

@@ -9,7 +9,16 @@ from functools import partial
 import msgspec
 
 from capsule.adapters import Beside, Order
-from capsule.core.errors import AgentKilled, CapsuleError, Interrupted, NotYet, Paused, WentBack, lost_objects_of
+from capsule.core.errors import (
+    AgentKilled,
+    CapsuleError,
+    Interrupted,
+    NotYet,
+    Paused,
+    UnknownItem,
+    WentBack,
+    lost_objects_of,
+)
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
@@ -203,7 +212,8 @@ def _make_ready(order: Order, services: Services) -> None:
     if state.unrecorded and state.finished:
         return
     if not state.under_way:
-        _start(order, services)
+        if not (state.started and _left_meanwhile(order, services)):
+            _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
     elif state.halt and not state_store_of(state, services).waits_for_unblock:
@@ -212,6 +222,16 @@ def _make_ready(order: Order, services: Services) -> None:
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
     else:
         adopt_edits(state, services)
+
+
+def _left_meanwhile(order: Order, services: Services) -> bool:
+    """Tell whether the item was closed after the order was made: another run's process had the mission first."""
+    if order.parent:
+        return False
+    try:
+        return services.tracker.item(order.mission).status is Status.DONE
+    except UnknownItem:
+        return True
 
 
 def _start(order: Order, services: Services) -> None:
