@@ -22,7 +22,7 @@ from tests.costs import LONG
 from .driver import event_name
 from .project import ITEM, Project
 
-_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\b[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
+_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\bR?[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
 _SALVAGED = re.compile(r"refs/capsule/salvage/[\w.-]+/\d+")
 """What is dropped or was left is kept by these; a mission that was killed has more of them."""
 _STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")
