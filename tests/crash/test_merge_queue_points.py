@@ -98,6 +98,18 @@ def test_killed_while_it_merges_others_along_each_is_merged_once(
         project.remove()
 
 
+@pytest.mark.promise("merge-queue.killed")
+def test_one_whose_own_process_is_killed_after_its_item_was_closed_is_archived_by_its_queue(
+    a_race: MakeProject, mark: str
+) -> None:
+    """The queue goes on, and no tracker lists a closed item any more."""
+    undisturbed, project = a_race(), a_race()
+    assert undisturbed.run("").returncode == 0
+    point = f"after {ITEM}/archive#1 tracker.close 1"
+    assert project.drive("", CRASH_AT=point, CRASH_ALONE="1").returncode == 0
+    assert batch_ending(project, mark) == batch_ending(undisturbed, mark)
+
+
 @pytest.mark.slow
 @pytest.mark.promise("merge-queue.killed", "merge-queue.batch")
 def test_one_that_was_merged_along_and_killed_finds_its_merge_days_later(a_race: MakeProject, mark: str) -> None:
