@@ -69,8 +69,8 @@ class RunLimits(Struct, frozen=True):
         """Return what the end of an agent adds to the run's own stream, in the transaction that ends the step."""
         return None
 
-    def spent_event(self, step: Step, spent: Spent) -> Beside | None:  # noqa: ARG002
-        """Return what an agent that has to start again adds to the run's own stream."""
+    def spent_event(self, step: Step, spent: Spent, *, final: bool = False) -> Beside | None:  # noqa: ARG002
+        """Return what an agent without a verdict adds to the run's own stream; `final` if its step begins anew."""
         return None
 
     def spending(self) -> Spending | None:

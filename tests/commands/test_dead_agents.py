@@ -139,7 +139,9 @@ def kills_its_supervisor(project: Project, unless: str) -> None:
 def test_an_agent_that_was_killed_with_its_supervisor_costs_no_retry(a_project: Project) -> None:
     done = a_project.path.parent / "killed-before"
     kills_its_supervisor(a_project, f"! mkdir {done}")
-    said = a_project.run("--workflow", "short", "--agent", "./agent.sh", "--max-retries", "0")
+    words = ("--workflow", "short", "--agent", "./agent.sh", "--max-retries", "0")
+    a_project.always["CAPSULE_BUDGET__RUN__TOKENS"] = "1000"  # of which the killed one keeps nothing
+    said = a_project.capsule("run", *words)
     assert said.code == 0 and a_project.answer() == "42", said
     assert "was killed with the process that supervises it. It is started again." in said.err
     begun = [event.key for event in a_project.events(ITEM) if isinstance(event, StepBegun) and event.spawns]

@@ -210,9 +210,9 @@ class SharedLimits(RunLimits, frozen=True):
     def end_event(self, step: Step, ended: StepEnded) -> Beside:
         return self.lease.stream, agent_ended(step.mission, ended)
 
-    def spent_event(self, step: Step, spent: Spent) -> Beside:
+    def spent_event(self, step: Step, spent: Spent, *, final: bool = False) -> Beside:
         return self.lease.stream, AgentEnded(
-            at=spent.at, mission=step.mission, key=step.key, usage=spent.usage, final=False
+            at=spent.at, mission=step.mission, key=step.key, usage=spent.usage, final=final
         )
 
     def spending(self) -> Spending:

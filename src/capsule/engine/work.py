@@ -149,7 +149,8 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
             return ran
         if transcript.usage:
             spent = Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage)
-            note(job.services, job.mission, spent, job.services.run_limits.spent_event(job.step, spent))
+            beside = job.services.run_limits.spent_event(job.step, spent, final=killed)
+            note(job.services, job.mission, spent, beside)
         require_budget(load_state(job.services, job.mission), job.phase.name, job.services)
         if judged:
             return ran
