@@ -246,10 +246,10 @@ def _last_review(workflow: Workflow) -> str:
 
 
 def _base_of_a_place(project: Project, item_id: str) -> tuple[str, tuple[str, ...]]:
+    base = repository.base_of(project.git, "HEAD")
     main = repository.main_branch(project.git, project.settings.project.main)
     if project.settings.merge.to != "local":
         return tip_at_remote(project, main, item_id)
-    base = repository.base_of(project.git, "HEAD")
     ahead = repository.ahead_of(project.git, base, main)
     return base, (f"HEAD holds commits that {main} lacks; they would be merged too.",) if ahead else ()
 

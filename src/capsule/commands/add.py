@@ -75,7 +75,7 @@ def _titles(args: argparse.Namespace) -> list[str]:
         return [title_of(args.title)]
     if args.description == "-":
         raise UsageError("Titles and the description cannot both come from stdin.", "Write one of them as an argument.")
-    titles = [title_of(without_marker(line)) for line in text_of("-").splitlines() if line.strip()]
+    titles = [title_of(without_marker(line)) for line in text_of("-", strict=True).splitlines() if line.strip()]
     if not titles:
         raise UsageError("Stdin has no titles.", "Write one title per line: capsule add - < ideas.txt")
     return titles
