@@ -67,6 +67,31 @@ def test_what_came_back_once_does_not_come_back_again() -> None:
     assert isinstance(news(pushed, known, head=OURS, ours=(OURS,)), News)
 
 
+def _heard_in_turn(seen: Seen) -> list[News]:
+    """What comes back, one after the other, until nothing is new."""
+    told: list[News] = []
+    known = KNOWN
+    while found := news(seen, known, head=OURS, ours=(OURS,)):
+        told.append(found)
+        known = replace(known, heard=(*known.heard, *found.ids))
+    return told
+
+
+@pytest.mark.parametrize("text", ["Write it down.", "x" * 3_900, "x" * 20_000])
+def test_each_review_and_each_failed_check_comes_back_once_even_if_there_are_many(text: str) -> None:
+    reviews = tuple(ChangeRequest(f"R{number}", f"ada{number}", text) for number in range(25))
+    checks = tuple(ForgeCheck(f"check{number}.", Outcome.FAILED) for number in range(35))
+    told = _heard_in_turn(replace(OPEN, reviews=reviews, checks=checks))
+    for names in ([f"{review.author} requests" for review in reviews], [f"- {check.name}" for check in checks]):
+        assert [sum(name in found.text for found in told) for name in names] == [1] * len(names)
+
+
+def test_one_review_that_is_too_long_comes_back_shortened() -> None:
+    remarks = tuple(LineRemark("y" * 4_000) for _ in range(40))
+    [found] = _heard_in_turn(replace(OPEN, reviews=(replace(ASKED, remarks=remarks),)))
+    assert len(found.text) <= 12_000
+
+
 def test_feedback_is_bounded_and_has_nothing_that_steers_a_terminal() -> None:
     rude = ChangeRequest("R", "ada\n\x1b[2J", "\x1b[31m" + "x" * 100_000, (LineRemark("y" * 100_000, "p\nq"),) * 99)
     text = feedback(URL, [rude], [ForgeCheck("c\n" * 500, Outcome.FAILED, "javascript:alert(1)")])

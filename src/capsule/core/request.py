@@ -8,7 +8,7 @@ the forge says who may; a comment by anybody else does nothing. What has come ba
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -142,8 +142,11 @@ def news(seen: Seen, known: Request, *, head: str, ours: Collection[str]) -> New
         return News(Fate.CLOSED, f"its request was closed without a merge{f', and {gone}' if gone else ''}")
     if gone:
         return News(Fate.STUCK, f"{gone} while its request is open")
-    reviews = [review for review in seen.reviews[:MOST_REVIEWS] if review.id not in known.heard]
-    failed = [check for check in _failed(seen) if check_id(seen.head, check) not in known.heard]
+    reviews, failed = _that_fit(
+        [review for review in seen.reviews if review.id not in known.heard],
+        [check for check in _failed(seen) if check_id(seen.head, check) not in known.heard],
+        seen.url or known.url,
+    )
     if not reviews and not failed:
         return None
     ids = (*(review.id for review in reviews), *(check_id(seen.head, check) for check in failed))
@@ -159,7 +162,20 @@ def _failed(seen: Seen) -> list[ForgeCheck]:
     """Return failed checks once none is under way any more: they come back together."""
     if any(check.outcome is Outcome.PENDING for check in seen.checks):
         return []
-    return [check for check in seen.checks if check.outcome is Outcome.FAILED][:MOST_CHECKS]
+    return [check for check in seen.checks if check.outcome is Outcome.FAILED]
+
+
+def _that_fit(
+    reviews: Sequence[ChangeRequest], failed: Sequence[ForgeCheck], url: str
+) -> tuple[Sequence[ChangeRequest], Sequence[ForgeCheck]]:
+    """Return as many, at least one, as one feedback has room for: the others come back with the next one."""
+    reviews, failed = reviews[:MOST_REVIEWS], failed[:MOST_CHECKS]
+    for number in range(1, len(reviews) + len(failed)):
+        checks = max(0, number - len(reviews))
+        more = (reviews, failed[: checks + 1]) if number >= len(reviews) else (reviews[: number + 1], ())
+        if len(_in_full(url, *more)) > _LONGEST_FEEDBACK:
+            return reviews[:number], failed[:checks]
+    return reviews, failed
 
 
 def check_id(commit: str, check: ForgeCheck) -> str:
@@ -168,11 +184,15 @@ def check_id(commit: str, check: ForgeCheck) -> str:
 
 def feedback(url: str, reviews: Iterable[ChangeRequest], failed: Iterable[ForgeCheck]) -> str:
     """Write down what reviewers and checks say, bounded, for an agent that reads it as data."""
+    return shortened(_in_full(url, reviews, failed), _LONGEST_FEEDBACK)
+
+
+def _in_full(url: str, reviews: Iterable[ChangeRequest], failed: Iterable[ForgeCheck]) -> str:
     parts = [f"This work is under review: {_address(url)}"]
     parts += [part for review in reviews for part in _review_parts(review)]
     checks = [f"- {_name(check.name)}{f' ({_address(check.url)})' if check.url else ''}" for check in failed]
     parts += [f"Checks that failed on it:\n{chr(10).join(checks)}"] if checks else []
-    return shortened("\n\n".join(parts), _LONGEST_FEEDBACK)
+    return "\n\n".join(parts)
 
 
 def _review_parts(review: ChangeRequest) -> Iterator[str]:
