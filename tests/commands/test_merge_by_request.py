@@ -184,6 +184,24 @@ def test_a_merge_closes_the_item(a_project: Project, server: GitServer, tmp_path
     assert ("kept as" in shown or "salvage" in shown) == (how == "squash")
 
 
+@pytest.mark.promise("claims.released")
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("merge", ["sync"]),
+        ("close", ["sync"]),
+        ("merge", ["run"]),
+        ("merge", ["run", ITEM]),
+        ("close", ["run", ITEM]),
+    ],
+)
+def test_an_item_whose_request_is_over_is_claimed_no_longer(waiting: InReview, end: str, words: list[str]) -> None:
+    assert run("for-each-ref", "refs/capsule/claims", cwd=waiting.bare)
+    getattr(waiting.forge, end)()
+    assert waiting.project.capsule(*words).code == 0
+    assert run("for-each-ref", "refs/capsule/claims", cwd=waiting.bare) == ""
+
+
 @pytest.mark.promise("request.undo")
 def test_the_card_says_how_to_undo_what_was_squashed(waiting: InReview) -> None:
     merged = waiting.forge.merge("squash")

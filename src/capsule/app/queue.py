@@ -217,7 +217,7 @@ class _ProjectJobs:
         self._followed = now
         found = [one for one in follow_all(self._services, in_review(self._project)) if one.news or one.fault]
         for one in found:
-            self._run.tell(f"note: {words_of(one)}")
+            _tell_all(self._run, (f"note: {words_of(one)}", *one.warnings))
         return [one.state.mission for one in found if one.news]
 
     def order(self, item: Item) -> tuple[Order, Services]:

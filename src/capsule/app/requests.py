@@ -14,6 +14,7 @@ from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.item import Status
 from capsule.core.request import Fate, News
 from capsule.core.state import MissionState
+from capsule.engine.claiming import release_if_over
 from capsule.engine.job import load_state
 from capsule.engine.requesting import look
 from capsule.engine.run_mission import run
@@ -68,11 +69,17 @@ def follow(services: Services, mission: str) -> Followed:
             return Followed(looked.state, url)
         if looked.news.fate is Fate.CLOSED:
             kept, warnings = end_unmerged(services, mission, f"{looked.news.text}: {url}")
+            warnings += _released(services, mission)
             return Followed(load_state(services, mission), url, looked.news, kept=kept, warnings=warnings)
-        state = looked.state
         if looked.news.fate is Fate.MERGED:
             state = run(mission, replace(services, run_limits=NoAgents()))
-        return Followed(state, url, looked.news)
+            return Followed(state, url, looked.news, warnings=_released(services, mission))
+        return Followed(looked.state, url, looked.news)
+
+
+def _released(services: Services, mission: str) -> tuple[str, ...]:
+    warning = release_if_over(mission, services)
+    return (f"warning: {warning}",) if warning else ()
 
 
 def words_of(found: Followed) -> str:

@@ -97,7 +97,8 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
 def _followed(services: Services, mission: str, run: RunContext) -> MissionState:
     """Ask what has become of the request, and say it."""
     found = follow(services, mission)
-    run.tell(f"note: {words_of(found)}")
+    for line in (f"note: {words_of(found)}", *found.warnings):
+        run.tell(line)
     if found.fault:
         raise found.fault
     return found.state

@@ -70,9 +70,18 @@ def _refuse_if_closed(order: Order, services: Services) -> None:
     raise ClosedMeanwhile(f"{order.item.id} was closed meanwhile.", "There is nothing left to do for it.")
 
 
+def release_if_over(mission: str, services: Services) -> str:
+    """Release the claim on an item that nobody works on any more; return a warning if the remote does not do so."""
+    return "" if _goes_on(load_state(services, mission)) else services.claims.release(mission)
+
+
+def _goes_on(state: MissionState) -> bool:
+    return state.under_way or only_to_be_closed(state)
+
+
 def _leave(mission: str, services: Services) -> None:
     state = load_state(services, mission)
-    if state.under_way or only_to_be_closed(state):
+    if _goes_on(state):
         waits = state.halt or state.in_review
         services.claims.let_go(mission, Standing.NEEDS_YOU if waits else Standing.STOPPED)
         return
