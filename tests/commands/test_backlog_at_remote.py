@@ -237,3 +237,20 @@ def test_another_clones_work_is_seen_when_a_run_begins(there: AtRemote) -> None:
     assert f"note: starts from origin/main at {tip[:12]}." in answer.out + answer.err
     assert Repo(there.project.path).head() == there.main()
     assert (there.project.path / "answer").read_text() == "42\n"
+
+
+@pytest.mark.promise("remote.once")
+@pytest.mark.skipif(sys.platform != "linux", reason="the server finds out by /proc who pushed")
+def test_killed_after_the_push_of_its_merge_an_item_is_not_started_over(there: AtRemote) -> None:
+    project = there.project
+    project.git("remote", "set-url", "origin", there.bare.as_uri())
+    project.always["CAPSULE_WORKSPACE__PUBLISH"] = "merge"
+    project.add()
+    there.hook("post-receive", _KILLS.replace("[ !", "git log -1 --format=%s main | grep -q ^Merge && [ !", 1))
+    assert project.capsule("run", "WRK-001").code == 128 + signal.SIGKILL
+    tip, before = there.main(), project.events("WRK-001")
+    answer = project.capsule("run", "WRK-001", "--fresh")
+    assert_clear(answer, 1, f"WRK-001 was merged as {run('rev-parse', 'main', cwd=there.bare)[:12]}", "capsule run")
+    assert there.main() == tip and project.events("WRK-001") == before
+    assert project.capsule("run", "WRK-001").code == 0
+    assert there.main() == tip and project.ids() == [] and project.head() == tip

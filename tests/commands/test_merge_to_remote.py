@@ -402,6 +402,65 @@ def test_a_push_whose_answer_was_lost_is_found_at_the_remote(signed_off: AtRemot
     assert len([event for event in project.events() if isinstance(event, Proposed)]) == 1
 
 
+@pytest.fixture
+def unheard(signed_off: AtRemote) -> AtRemote:
+    """Its push arrived; the run was killed before it heard of that."""
+    project = signed_off.project
+    proposed = [event for event in project.events() if isinstance(event, Proposed)][-1]
+    project.git("push", "-q", str(signed_off.bare), f"{proposed.commit}:main")  # which no ref here follows
+    return signed_off
+
+
+def claims(there: AtRemote) -> str:
+    return run("for-each-ref", "--format=%(refname:lstrip=3)", "refs/capsule/claims", cwd=there.bare)
+
+
+@pytest.mark.promise("remote.once")
+@pytest.mark.parametrize("verb", ["abort", "clean"])
+def test_given_up_after_a_push_that_was_not_heard_of_its_item_is_closed(unheard: AtRemote, verb: str) -> None:
+    answer = unheard.project.capsule(verb, ITEM)
+    assert answer.code == 0, answer
+    assert f"{ITEM} was merged as {unheard.main()[:12]}; its item is closed" in answer.out
+    assert unheard.project.status_of() == "closed"
+    assert claims(unheard) == ""
+    unheard.assert_merged_once()
+
+
+@pytest.mark.promise("remote.once")
+@pytest.mark.parametrize("words", [["abort", ITEM], ["clean", ITEM], ["clean", "--all"]], ids=" ".join)
+def test_what_may_be_merged_is_not_given_up_while_the_remote_cannot_be_reached(
+    unheard: AtRemote, words: list[str]
+) -> None:
+    unheard.server.down = True
+    before = unheard.project.events()
+    answer = unheard.project.capsule(*words)
+    assert_clear(answer, 3, f"{ITEM} may be merged already: origin cannot be reached", "git fetch origin")
+    assert unheard.project.events() == before and unheard.project.worktree.exists()
+    assert unheard.project.status_of() == "in_progress" and claims(unheard) == ITEM
+    unheard.server.down = False
+    assert unheard.project.capsule(*words).code == 0
+    assert unheard.project.status_of() == "closed"
+
+
+def test_what_was_never_proposed_is_given_up_without_the_remote(there: AtRemote) -> None:
+    there.project.play(honest(execute=[said("ERROR", "the disk is full")]))
+    assert there.project.run().code == 2
+    there.server.down = True
+    assert there.project.capsule("clean", ITEM).code == 0
+    assert there.project.status_of() == "open"
+
+
+@pytest.mark.promise("remote.once")
+def test_what_was_merged_unheard_of_is_not_started_over(unheard: AtRemote) -> None:
+    before = unheard.project.events()
+    refused = unheard.project.run("--fresh")
+    assert_clear(refused, 1, f"{ITEM} was merged as {unheard.main()[:12]}", f"capsule run {ITEM}")
+    assert unheard.project.events() == before and unheard.project.worktree.exists()
+    assert unheard.project.run().code == 0
+    assert unheard.project.status_of() == "closed"
+    unheard.assert_merged_once()
+
+
 # Kinds of clones
 
 

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from capsule.adapters import Order
 from capsule.app.control import refuse_what_is_left, stop_missions
 from capsule.app.missions import known_mission, mission_state, running
-from capsule.core.errors import CapsuleError, InvalidId, UnknownItem
+from capsule.core.errors import CapsuleError, InvalidId, Refused, RemoteFault, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
 from capsule.core.state import MissionState
 from capsule.engine.actions import close_item, logs_of
 from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, place_of
-from capsule.engine.merging import merges_on_the_branch
+from capsule.engine.merging import look_for_its_merge, merges_on_the_branch
 from capsule.engine.run_mission import reopen
 from capsule.project import Project, tracker_if_there
 from capsule.reports.live import FanOut
@@ -59,13 +59,21 @@ def abandon(project: Project, mission: str, *, branch: bool) -> EndedMission | N
 
 
 def clean_all(project: Project, missions: Sequence[str]) -> Iterator[EndedMission]:
-    """Clean these missions, except running ones."""
+    """Clean these missions, except running ones; at the end, raise what kept one from it."""
+    kept: RemoteFault | None = None
     for mission in missions:
         pid = running(project, {mission}).get(mission)
         if pid is not None:
             yield EndedMission(mission, running=pid)
-        else:
-            yield end_mission(project, mission, how="cleaned", branch=True, given_up=True)
+            continue
+        try:
+            ended = end_mission(project, mission, how="cleaned", branch=True, given_up=True)
+        except RemoteFault as fault:
+            kept = kept or fault
+            continue
+        yield ended
+    if kept:
+        raise kept
 
 
 def empty_output(project: Project) -> bool:
@@ -88,6 +96,9 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool, given
         open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
         services.journal.claim(mission),
     ):
+        state = load_state(services, mission)
+        if given_up and state.under_way:
+            look_for_its_merge(state, services)  # before anything is taken away
         salvage = take_away(services, mission, why="abandoned", branch=branch)
         state = load_state(services, mission)
         merged = _merge_of(state, services) if given_up and state.under_way else ""
@@ -143,6 +154,22 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
     place.remove(branch=branch)
     services.archive.drop_working_folder(mission)
     return salvage
+
+
+def refuse_if_merged_unheard_of(state: MissionState, services: Services) -> None:
+    """Refuse to start a mission over whose push to a remote arrived: it would be merged twice."""
+    if not state.under_way or "merged" in state.facts or not services.trunk(state.into).at_remote:
+        return
+    look_for_its_merge(state, services)
+    if merged := _merge_of(state, services):
+        hint = f"Have that recorded: capsule run {state.mission}"
+        raise Refused(f"{state.mission} was merged as {merged[:12]} already.", hint)
+
+
+def refuse_to_start_over(project: Project, state: MissionState) -> None:
+    """Refuse as above, where no services are open."""
+    with open_services(project, project.tracker, words_at(project, state.base), FanOut(), None) as services:
+        refuse_if_merged_unheard_of(state, services)
 
 
 def _merge_of(state: MissionState, services: Services) -> str:

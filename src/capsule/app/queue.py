@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import Order
 from capsule.app.elsewhere import refuse_if_held_elsewhere
-from capsule.app.endings import end_mission
+from capsule.app.endings import end_mission, refuse_to_start_over
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
 from capsule.app.ordering import queued
@@ -136,6 +136,7 @@ def _start_anew(run: RunContext, item: Item) -> None:
     words = words_at(project, project.git.resolve("HEAD"))
     entry = choose_workflow(project, item, words, run.request.workflow).entry()
     if state.under_way:
+        refuse_to_start_over(project, state)
         _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
     with lock_item(project, item.id) as held:
         values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import Observer
 from capsule.app.elsewhere import release_what_is_done
-from capsule.app.endings import take_away
+from capsule.app.endings import refuse_if_merged_unheard_of, take_away
 from capsule.app.items import commit_tracker_files
 from capsule.app.mission_processes import MissionProcesses, with_recording
 from capsule.app.missions import mission_state
@@ -80,6 +80,7 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
         if plan.state.abandoned or (run.request.fresh and plan.began):
             if not plan.order.take_over:
                 services.claims.refuse_if_held(mission)  # before anything is taken away
+            refuse_if_merged_unheard_of(plan.state, services)
             with services.journal.claim(mission):
                 salvage = take_away(services, mission, why="started over", branch=True)
                 note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))

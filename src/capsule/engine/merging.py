@@ -255,9 +255,30 @@ def _merged_before(job: Job, work: _Work, turn: Turn | None = None) -> Report | 
 
 def merges_on_the_branch(state: MissionState, services: Services) -> list[Proposed]:
     """Return the merges of a mission that its branch holds, the newest first; it may not have recorded them yet."""
-    events, trunk = [event for _, event in services.journal.events(state.mission)], services.trunk(state.into)
+    trunk = services.trunk(state.into)
+    return [event for event in _proposed_this_time(state, services) if trunk.holds(event.commit)]
+
+
+def look_for_its_merge(state: MissionState, services: Services) -> None:
+    """See where a branch at a remote is by now, if the mission may be merged without having heard of that."""
+    trunk = services.trunk(state.into)
+    if not trunk.at_remote or "merged" in state.facts or not _proposed_this_time(state, services):
+        return
+    try:
+        trunk.refresh()
+    except RemoteFault as fault:
+        fault.message = f"{state.mission} may be merged already: {fault.message}"
+        fault.hint = (
+            f"Everything is kept. See what `git fetch {trunk.at_remote}` says, then run the same command again."
+        )
+        raise
+
+
+def _proposed_this_time(state: MissionState, services: Services) -> list[Proposed]:
+    """Return what a mission proposed since it was started, the newest first."""
+    events = [event for _, event in services.journal.events(state.mission)]
     this_time = takewhile(lambda event: not isinstance(event, MissionStarted), reversed(events))
-    return [event for event in this_time if isinstance(event, Proposed) and trunk.holds(event.commit)]
+    return [event for event in this_time if isinstance(event, Proposed)]
 
 
 def left_with_its_merge(state: MissionState, services: Services) -> bool:
