@@ -254,7 +254,7 @@ def criticised(there: InReview) -> InReview:
 def test_requested_changes_come_back_and_the_branch_is_brought_up_to_date(criticised: InReview) -> None:
     first = run("rev-parse", BRANCH, cwd=criticised.bare)
     told = criticised.sync()
-    assert f"{ITEM} goes back to work: changes were requested (by ada): https://" in told
+    assert f"{ITEM}: changes requested by ada: https://" in told
     assert f"next: capsule run {ITEM}" in told
     answer = criticised.project.run()
     assert answer.code == 0, answer
@@ -289,13 +289,20 @@ def test_a_review_by_somebody_who_may_not_write_does_nothing(waiting: InReview) 
     assert waiting.sync() == f"{ITEM} waits for review: {waiting.url}\n"
 
 
+def test_who_asks_for_changes_and_what_failed_are_told_apart(waiting: InReview) -> None:
+    waiting.forge.review("Write down why.")
+    for name in ("build", "lint"):
+        waiting.forge.check(name, "failed")
+    assert f"{ITEM}: changes requested by ada; checks failed: build, lint: https://" in waiting.sync()
+
+
 @pytest.mark.promise("request.checks")
 def test_failed_checks_come_back_once_none_is_under_way(waiting: InReview) -> None:
     waiting.forge.check("build", "failed")
     waiting.forge.check("slow", "pending")
     assert waiting.sync() == f"{ITEM} waits for review: {waiting.url}\n"
     waiting.forge.check("slow", "passed")
-    assert "changes were requested (by build)" in waiting.sync()
+    assert f"{ITEM}: check failed: build: https://" in waiting.sync()
     [review] = [event for event in waiting.project.events() if isinstance(event, Reviewed)]
     assert "Checks that failed on it:\n- build (https://ci.example.org/build)" in review.text
 
@@ -483,7 +490,7 @@ def test_a_queue_goes_on_with_what_waited_for_a_merge(there: InReview) -> None:
 def test_a_queue_takes_up_what_reviewers_sent_back(criticised: InReview) -> None:
     answer = criticised.project.capsule("run")
     assert answer.code == 0, answer
-    assert f"note: {ITEM} goes back to work: changes were requested (by ada)" in answer.out + answer.err
+    assert f"note: {ITEM}: changes requested by ada: " in answer.out + answer.err
     assert criticised.show(f"{BRANCH}:docs") == "yes"
 
 

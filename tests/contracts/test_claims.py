@@ -14,6 +14,7 @@ import pytest
 from capsule.adapters import Claims
 from capsule.core.claim import Claim, Holder, Standing, as_message, items_of, new_claim, read_claim, ref_of
 from capsule.core.errors import CapsuleError, HeldElsewhere, InvalidId, MergedElsewhere, RemoteFault
+from capsule.core.stamps import clock_time
 from capsule.system.git import Git, GitResult
 from capsule.workspaces.claims import Lasting, RemoteClaims
 
@@ -257,7 +258,7 @@ def test_of_two_that_take_over_one_has_it(clones: Clones) -> None:
 
 @pytest.mark.promise("claims.kept")
 @pytest.mark.parametrize(
-    ("standing", "words"), [(Standing.NEEDS_YOU, "it needs a person there"), (Standing.STOPPED, "it was stopped there")]
+    ("standing", "words"), [(Standing.NEEDS_YOU, "needs you on "), (Standing.STOPPED, "it was stopped there")]
 )
 def test_what_needs_a_person_stays_claimed_for_longer(clones: Clones, standing: Standing, words: str) -> None:
     ada = clones.opens("ada", Lasting(2, 3600))
@@ -370,7 +371,7 @@ def test_work_goes_on_offline_until_the_claim_runs_out(clones: Clones) -> None:
     take(ada)
     clones.server.down = True
     eventually(lambda: told)
-    assert told[0].startswith(f"{ITEM}: its claim at origin is not renewed, and lasts until ")
+    assert told[0].startswith(f"Offline: the claim on {ITEM} at origin cannot be renewed (")
     assert ada.check(ITEM) == told
     with pytest.raises(RemoteFault) as offline:
         ada.about_to_publish([ITEM], "1" * 40, "")
@@ -391,7 +392,9 @@ def test_a_mission_goes_on_offline_with_the_claim_that_it_has(clones: Clones) ->
     take(ada)
     ada.let_go(ITEM, Standing.STOPPED)
     clones.server.down = True
-    assert "goes on without origin" in take(clones.opens("ada"))
+    told = take(clones.opens("ada"))
+    assert told.startswith(f"Offline: the claim on {ITEM} at origin cannot be renewed (")
+    assert f"; it expires at {clock_time(clones.claim().until)[:5]}." in told
     with pytest.raises(RemoteFault) as refused:
         take(clones.opens("ada"), "shop-1.2")
     assert refused.value.message.startswith("shop-1.2 is not claimed: ")
@@ -535,7 +538,7 @@ def test_nothing_else_becomes_a_ref(clones: Clones, item: str) -> None:
         ({}, "X is worked on by ada since 12:03 (its claim lasts until 12:33)"),
         (
             {"standing": Standing.NEEDS_YOU},
-            "X is kept by ada since 12:03: it needs a person there (its claim lasts until 12:33)",
+            "X needs you on ada, claimed since 12:03 (its claim lasts until 12:33)",
         ),
         (
             {"standing": Standing.STOPPED},

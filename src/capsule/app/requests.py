@@ -95,5 +95,13 @@ def words_of(found: Followed) -> str:
         Fate.MERGED: f"{mission} was merged: {url}; {closed}",
         Fate.CLOSED: f"{mission} is free again: {news.text}: {url}{kept}",
         Fate.STUCK: f"{mission} needs you: {news.text.partition(chr(10))[0].rstrip('.')}: {url}",
-        Fate.CHANGES: f"{mission} goes back to work: changes were requested (by {', '.join(news.by)}): {url}",
+        Fate.CHANGES: f"{mission}: {_asked(news)}: {url}",
     }[news.fate]
+
+
+def _asked(news: News) -> str:
+    """Say who requested changes, and which checks failed."""
+    people = news.by[: len(news.by) - len(news.red)]
+    asked = [f"changes requested by {', '.join(name or 'a reviewer' for name in people)}"] if people else []
+    failed = f"check{'s' if len(news.red) > 1 else ''} failed: {', '.join(news.red)}"
+    return "; ".join([*asked, *([failed] if news.red else [])])

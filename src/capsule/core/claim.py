@@ -82,8 +82,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         since = f" since {_clock(self.since, now)}" if self.since else ""
         if self.standing is Standing.RUNNING:
             return f"is worked on by {self.host}{since}"
-        why = "needs a person there" if self.standing is Standing.NEEDS_YOU else "was stopped there"
-        return f"is kept by {self.host}{since}: it {why}"
+        if self.standing is Standing.NEEDS_YOU:
+            return f"needs you on {self.host}, claimed{since}" if since else f"needs you on {self.host}"
+        return f"is kept by {self.host}{since}: it was stopped there"
 
     def until_when(self, now: str) -> str:
         """Say until when it holds: `lasts until 12:33`."""

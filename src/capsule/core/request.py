@@ -128,6 +128,8 @@ class News(Struct, frozen=True):
     """Who reviewed, and which checks failed."""
     ids: tuple[str, ...] = ()
     commit: str = ""
+    red: tuple[str, ...] = ()
+    """The checks that failed."""
 
 
 def news(seen: Seen, known: Request, *, head: str, ours: Collection[str]) -> News | None:
@@ -150,12 +152,13 @@ def news(seen: Seen, known: Request, *, head: str, ours: Collection[str]) -> New
     if not reviews and not failed:
         return None
     ids = (*(review.id for review in reviews), *(check_id(seen.head, check) for check in failed))
-    by = (*dict.fromkeys(_name(review.author) for review in reviews), *(_name(check.name) for check in failed))
+    red = tuple(_name(check.name) for check in failed)
+    by = (*dict.fromkeys(_name(review.author) for review in reviews), *red)
     text = feedback(seen.url or known.url, reviews, failed)
     if head not in ours:
         why = f"{head[:12]} on {known.branch} was pushed by somebody else, so the branch is left as it is"
         return News(Fate.STUCK, f"{why}.\n\n{text}", by, ids)
-    return News(Fate.CHANGES, text, by, ids)
+    return News(Fate.CHANGES, text, by, ids, red=red)
 
 
 def _failed(seen: Seen) -> list[ForgeCheck]:

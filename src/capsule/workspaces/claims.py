@@ -162,7 +162,7 @@ class RemoteClaims(Claims):
             raise self._fault(item, trouble)
         self._keep(known, commit)
         self._held[item].trouble = trouble
-        return f"{item} goes on without {self._name}: {self._unreached(known, trouble)}"
+        return self._unreached(known, trouble)
 
     def _keep(self, claim: Claim, commit: str) -> None:
         now = self._now()
@@ -246,7 +246,7 @@ class RemoteClaims(Claims):
             self._renew(held)
         except (CapsuleError, OSError) as fault:
             held.trouble = Trouble(Kind.OFFLINE, str(fault))
-            self._remark(held, f"{held.claim.item}: {self._unreached(held.claim, held.trouble)}")
+            self._remark(held, self._unreached(held.claim, held.trouble))
 
     def _is_due(self, held: _Held) -> bool:
         """Tell whether it is time to renew; more often while that fails."""
@@ -269,7 +269,7 @@ class RemoteClaims(Claims):
                 return
             if trouble:
                 if not held.trouble:
-                    self._remark(held, f"{item}: {self._unreached(held.claim, trouble)}")
+                    self._remark(held, self._unreached(held.claim, trouble))
                 held.trouble = trouble
                 return
 
@@ -430,7 +430,10 @@ class RemoteClaims(Claims):
 
     def _unreached(self, claim: Claim, trouble: Trouble) -> str:
         until = clock_time(claim.until)[:5]
-        return f"its claim at {self._name} is not renewed, and lasts until {until} ({trouble.words})"
+        the = "Offline: the" if trouble.passes else "The"
+        return (
+            f"{the} claim on {claim.item} at {self._name} cannot be renewed ({trouble.words}); it expires at {until}."
+        )
 
     # Objects
 

@@ -89,8 +89,9 @@ class RemoteTrunk(GitTrunk):
         self._require(there)
         old = there.get(ref, "") if not isinstance(there, Trouble) else ""
         if old and not self._git.resolve(old):
-            unknown = Trouble(Kind.REFUSED, f"it is at {old[:12]}, which was not made in this clone")
-            way = f"Look at it: `git fetch {self._remote.name} {ref}`. Whoever put it there can take it away."
+            unknown = Trouble(Kind.REFUSED, f"{old[:12]} is there, the work of another clone")
+            look = f"`git fetch {self._remote.name} {ref}`, then `git log -1 FETCH_HEAD`"
+            way = f"Ask its author what is to become of it: {look} names them."
             raise RemoteFault(f"{self._remote.name} ({ref})", unknown, way)
         trouble = None if old == work else self._remote.replace(work, ref, old)
         if trouble and trouble.kind is Kind.REFUSED:
