@@ -1304,4 +1304,4 @@ def test_a_merged_item_of_a_backlog_says_what_made_it(a_backlog: BacklogProject)
     told = {name: value for name, _, value in (row.partition(": ") for row in rows)}
     assert (told.pop("Capsule-Mission"), told.pop("Capsule-Agents")) == ("WRK-001", "scripted")
     assert told.pop("Capsule-Proven").startswith("green (exit code only)")
-    assert not told
+    assert told.pop("Capsule-Uuid").startswith("R") and not told
