@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +35,7 @@ from capsule.services import Limits, Requests, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
 from capsule.system.folders import own_cache
-from capsule.system.process import SupervisorClient, end_leftovers
+from capsule.system.process import SupervisorClient, without_leftovers
 from capsule.system.runner_slots import SLOT, RunnerSlots
 from capsule.system.sandbox import BUBBLEWRAP, SANDBOX_EXEC, Bubblewrap, Sandbox, homes, level
 from capsule.system.sandbox_exec import SandboxExec
@@ -177,10 +177,9 @@ def open_services(
     settings = project.settings
     journal, logs, redactor = project.journal(), project.logs(), project.redactor
     observer = FanOut(observer, LiveFile(logs.folder, SystemClock().now), redactor=redactor)
-    if not dry:
-        end_leftovers(project.registry)
     exported = {"CAPSULE_REPOSITORY": str(project.git.common_dir)}
     with (
+        nullcontext() if dry else without_leftovers(project.registry),
         closing(RunnerSlots(own_cache(project.env))) as slots,
         _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,

@@ -32,6 +32,7 @@ from tests.costs import LONG, eventually
 from ..contracts import fake_bd
 from .backlog_project import BacklogProject
 from .backlog_script import honest, turn
+from .chaos import parent, supervisors
 from .conftest import PASS, Project, Script, assert_clear
 from .test_campaign import FLOW, row
 
@@ -407,6 +408,40 @@ def test_a_mission_whose_process_is_killed_again_and_again_needs_you(shelf: Shel
     assert shelf.merged() == sorted({*NAMES} - {"cup"})
     said = shelf.said.read_text()
     assert "The process of cup was killed by SIGKILL" in said and "capsule run cup" in said
+
+
+@pytest.mark.promise("jobs.killed-runner")
+def test_no_agent_works_on_when_its_runner_and_its_supervisor_are_killed_for_the_last_time(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    """Nobody starts the mission again, and so nobody would look for what it left, while others are at work."""
+    agents = tmp_path / "agents"
+    shelf.beads.write_text("".join(map(row, NAMES[:2])))
+    stays = makes("jug", waits(f"[ -e {tmp_path}/over ]"))
+    shelf.plays({"cup": makes("cup", f"echo $$ >> {agents}; exec sleep 600"), "jug": stays})
+    shelf.always |= {"CAPSULE_SANDBOX": "off"}
+    with shelf.working("--jobs", "2") as run:
+        for started in (1, 2, 3):
+            assert eventually(lambda: len(_lines(agents)) == started), shelf.said.read_text()  # noqa: B023
+            kill_with_its_supervisor(shelf.runner("cup"))
+        assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in _lines(agents))), _lines(agents)
+        assert run.poll() is None and shelf.is_running("jug")
+        (tmp_path / "over").touch()
+        assert run.wait(5 * LONG) == 0, shelf.said.read_text()
+    assert shelf.merged() == ["jug"]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def kill_with_its_supervisor(runner: int) -> None:
+    """Suspend the runner first, or it would end what its supervisor kept."""
+    os.kill(runner, signal.SIGSTOP)
+    for supervisor in supervisors():
+        if parent(supervisor) == runner:
+            os.kill(supervisor, signal.SIGKILL)
+    os.kill(runner, signal.SIGKILL)
 
 
 @pytest.mark.promise("merge-queue.withdrawn")

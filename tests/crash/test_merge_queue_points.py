@@ -105,9 +105,10 @@ def test_one_whose_own_process_is_killed_after_its_item_was_closed_is_archived_b
     """The queue goes on, and no tracker lists a closed item any more."""
     undisturbed, project = a_race(), a_race()
     assert undisturbed.run("").returncode == 0
-    point = f"after {ITEM}/archive#1 tracker.close 1"
+    point = f"after {OTHER}/archive#1 tracker.close 1"
     assert project.drive("", CRASH_AT=point, CRASH_ALONE="1").returncode == 0
     assert batch_ending(project, mark) == batch_ending(undisturbed, mark)
+    assert not [*(project.path / ".git/capsule/keepers").iterdir()], "the last process is gone, and still registered"
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.system.process import Command, SupervisorClient, end_leftovers
+from capsule.system.process import Command, SupervisorClient, end_leftovers, without_leftovers
 from tests.costs import LONG, eventually
 
 from .conftest import output_of
@@ -130,18 +130,34 @@ def test_killed_at_any_moment_nobody_is_left(tmp_path: Path) -> None:
 
 def test_what_outlives_both_runner_and_keeper_is_ended_at_the_next_start(tmp_path: Path) -> None:
     word = f"0.1{os.getpid()}"
-    runner = start_runner(tmp_path, word)
-    assert eventually(lambda: (tmp_path / "out").exists() and "all there" in (tmp_path / "out").read_text())
-    (supervisor,) = map(int, output_of("pgrep", "-P", str(runner.pid)).split())
-    runner.send_signal(signal.SIGSTOP)  # so that it cannot do anything about the death of its supervisor
-    os.kill(supervisor, 9)
-    runner.kill()
-    runner.wait()
+    leave_a_tree_behind(tmp_path, word)
     assert marked(word) != [], "the tree was to outlive them"
     assert end_leftovers(tmp_path / "roll") >= 3
     assert marked(word) == []
     assert list((tmp_path / "roll").iterdir()) == []
     for pid in bearing(word):  # whoever cleared its environment is beyond finding once the supervisor is gone
+        end(pid)
+
+
+def leave_a_tree_behind(folder: Path, word: str) -> None:
+    """Kill a runner and its supervisor while their command is at work."""
+    runner = start_runner(folder, word)
+    assert eventually(lambda: (folder / "out").exists() and "all there" in (folder / "out").read_text())
+    (supervisor,) = map(int, output_of("pgrep", "-P", str(runner.pid)).split())
+    runner.send_signal(signal.SIGSTOP)  # so that it cannot do anything about the death of its supervisor
+    os.kill(supervisor, 9)
+    runner.kill()
+    runner.wait()
+
+
+def test_what_outlives_both_while_a_run_goes_on_is_ended_with_that_run(tmp_path: Path) -> None:
+    word = f"0.2{os.getpid()}"
+    with without_leftovers(tmp_path / "roll"):
+        leave_a_tree_behind(tmp_path, word)
+        assert marked(word) != []
+    assert marked(word) == []
+    assert list((tmp_path / "roll").iterdir()) == []
+    for pid in bearing(word):
         end(pid)
 
 

@@ -41,6 +41,7 @@ from capsule.project import Project, open_project
 from capsule.rules import words_at
 from capsule.services import Services
 from capsule.settings import Loaded
+from capsule.system.process import end_leftovers
 from capsule.system.stop import Stop, interrupt
 from capsule.system.umask import of_the_user
 from capsule.wiring import open_services, recorded, replayed
@@ -133,7 +134,7 @@ class MissionProcesses:
                         running.ask_to_stop()
                 if gone := next(filter(self._has_ended, self._adopted), None):
                     self._adopted.remove(gone)
-                    return gone.mission, gone.error()
+                    return self._gone(gone)
                 rest = max(0.0, deadline - time.monotonic())
                 pause = min(rest, _LOOK if self._adopted else rest)
                 watched = [*self._runners, *(() if self._stop.requested else (self._stop,))]
@@ -149,12 +150,18 @@ class MissionProcesses:
                         runner.acknowledge()
                     if runner.over:
                         self._runners.remove(runner)
-                        return runner.mission, runner.error()
+                        return self._gone(runner)
         except BaseException:
             for runner in self._runners:
                 runner.end()
             self._runners.clear()
             raise
+
+    def _gone(self, process: _Runner | _Adopted) -> tuple[str, CapsuleError | None]:
+        """Return how a process ended, after ending what it left: its mission may not be started again."""
+        error = process.error()
+        end_leftovers(self._project.registry)
+        return process.mission, error
 
     def _has_ended(self, adopted: _Adopted) -> bool:
         """Show new events of an adopted mission, and pass a stop on to it; return whether it has ended."""

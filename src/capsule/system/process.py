@@ -350,6 +350,16 @@ def end_leftovers(registry: Path) -> int:
     return swept
 
 
+@contextlib.contextmanager
+def without_leftovers(registry: Path) -> Iterator[None]:
+    """End what the dead have left, before the block and after it: some may die within it, and nobody may follow."""
+    end_leftovers(registry)
+    try:
+        yield
+    finally:
+        end_leftovers(registry)
+
+
 def _marked(name: str, value: str, session: int) -> Iterator[int]:
     """Yield those of the first look with all below them; then, each as soon as it is seen, those that came since."""
     table = supervisor.process_table()
