@@ -29,6 +29,8 @@ def place(a_repo: Repo) -> Iterator[GitWorktree]:
     a_repo.git("config", "user.name", "Ada")
     a_repo.git("config", "extensions.worktreeConfig", "true")
     a_repo.git("config", "filter.lfs.clean", "git-lfs clean -- %f")
+    a_repo.git("remote", "add", "team", "https://example.org/x")
+    a_repo.git("config", "include.path", "../.gitconfig")
     a_repo.write(".git/hooks/pre-commit", "#!/bin/sh\necho husky\n").chmod(0o755)
     for module in ("lib/a", "lib/a/modules/b"):
         a_repo.write(f".git/modules/{module}/HEAD", "ref: refs/heads/main\n")
@@ -256,6 +258,97 @@ def test_what_the_user_sets_stays_where_something_dangerous_is_taken_out(a_repo:
     assert a_repo.git("config", "user.name") == "Grace"
     assert a_repo.git("config", "filter.lfs.clean") == "git-lfs clean -- %f"
     assert "evil" not in (a_repo.path / ".git/config").read_text()
+
+
+STEERS_A_REMOTE = (
+    "core.sshCommand",
+    "core.gitProxy",
+    "core.askPass",
+    "ssh.variant",
+    "credential.helper",
+    "credential.https://example.org.username",
+    "credential.useHttpPath",
+    "http.proxy",
+    "http.https://example.org/.proxy",
+    "http.proxyAuthMethod",
+    "http.proxySSLCAInfo",
+    "http.extraHeader",
+    "http.cookieFile",
+    "http.saveCookies",
+    "http.followRedirects",
+    "http.curloptResolve",
+    "http.sslVerify",
+    "http.sslCAInfo",
+    "http.sslBackend",
+    "http.pinnedPubkey",
+    "http.delegation",
+    "http.emptyAuth",
+    "http.proactiveAuth",
+    "http.schannelUseSSLCAInfo",
+    "url.https://evil.example/.insteadOf",
+    "url.https://evil.example/.pushInsteadOf",
+    "protocol.allow",
+    "protocol.file.allow",
+    "include.path",
+    "includeIf.gitdir:/.path",
+    "extensions.partialClone",
+    "fetch.bundleURI",
+    "transfer.bundleURI",
+    "bundle.evil.uri",
+    "push.pushOption",
+    "remote.pushDefault",
+    "remote.team.url",
+    "remote.team.pushurl",
+    "remote.team.uploadpack",
+    "remote.team.receivepack",
+    "remote.team.vcs",
+    "remote.team.proxy",
+    "remote.team.proxyAuthMethod",
+    "remote.team.serverOption",
+    "remote.team.promisor",
+    "remote.team.partialCloneFilter",
+    "remote.team.mirror",
+    "remote.team.push",
+    "remote.team.lfsurl",
+    "remote.team.lfspushurl",
+    "lfs.url",
+    "lfs.pushurl",
+)
+"""Every setting of git by which somebody decides where a remote is, or how it is talked to."""
+
+
+@pytest.mark.sweep(cases=4)
+@pytest.mark.promise("attacks.tripwire")
+@pytest.mark.parametrize("key", STEERS_A_REMOTE)
+def test_nothing_that_leads_to_another_remote_or_another_way_to_it_stays(
+    a_repo: Repo, place: GitWorktree, key: str
+) -> None:
+    before = steering(a_repo)
+    a_repo.git("config", key, "https://evil.example/x")
+    (told,) = place.guard.restore()
+    assert told.lower().startswith(f"settings in .git/config were changed: {key.lower()}"), told
+    assert steering(a_repo) == before
+
+
+@pytest.mark.promise("attacks.tripwire")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git remote set-url team https://evil.example/x",
+        "git remote set-url --push team https://evil.example/x",
+        "git remote set-url --add team https://evil.example/x",
+        "git remote remove team",
+        "git remote rename team other && git remote add team https://evil.example/x",
+        "git config --worktree remote.team.pushurl https://evil.example/x",
+        'git config --file "$(git rev-parse --git-path config.worktree)" remote.team.url https://evil.example/x',
+    ],
+)
+def test_a_remote_that_was_there_keeps_its_address(a_repo: Repo, place: GitWorktree, command: str) -> None:
+    """Also of another server: what is fetched from there would count as main, and work would be pushed to it."""
+    shell(command, a_repo.path)
+    assert "remote.team." in place.guard.restore()[0]
+    assert a_repo.git("remote", "get-url", "--all", "team") == "https://example.org/x"
+    assert a_repo.git("remote", "get-url", "--push", "--all", "team") == "https://example.org/x"
 
 
 def test_a_remote_that_was_bent_leads_where_it_led(a_repo: Repo, place: GitWorktree) -> None:

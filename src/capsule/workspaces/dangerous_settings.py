@@ -1,13 +1,15 @@
 """Find dangerous settings of git in a file, and remove them: those that start a program, redirect git or hide changes.
 
-A user may well change settings while a mission runs: who they are, a branch's upstream, a remote. Those stay, whatever
-else is found beside them. Only the settings of this list are compared, by their values and not by their bytes, so that
-whoever sets again what was set already has changed nothing.
+A user may well change settings while a mission runs: who they are, a branch's upstream, a new remote. Those stay,
+whatever else is found beside them. A remote that was there before keeps its addresses: work is merged where they lead.
+Only the settings of this list are compared, by their values and not by their bytes, so that whoever sets again what was
+set already has changed nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from pathlib import Path
 
 from capsule.core.text import without_controls
@@ -25,9 +27,10 @@ _DANGEROUS = re.compile(
     | merge\..+\.driver | diff\.external | diff\..+\.(command|textconv)
     | gpg\..+ | (commit|tag)\.gpgsign
     | include\.path | includeif\..+\.path | extensions\..+
-    | credential\..+ | url\..+ | protocol\..+
-    | http\.(.+\.)?(proxy\w*|ssl\w+|extraheader|cookiefile|curloptresolve|followredirects)
-    | remote\..+\.(uploadpack|receivepack|vcs|proxy) | uploadpack\.packobjectshook
+    | credential\..+ | url\..+ | protocol\..+ | http\..+ | ssh\..+
+    | remote\..+\.(uploadpack|receivepack|vcs|proxy\w*|serveroption|promisor|partialclonefilter|mirror|push)
+    | remote\..+\.lfs(push)?url | lfs\.(push)?url | remote\.pushdefault | push\.pushoption
+    | (fetch|transfer)\.bundle\w+ | bundle\..+ | uploadpack\.packobjectshook
     | pager\..+ | sequence\.editor | interactive\.difffilter | trailer\..+\.(command|cmd) | init\.templatedir
     | (difftool|mergetool|guitool|browser|man)\..+\.(cmd|path) | instaweb\..+
     | alias\..+ | tar\..+\.command | hook\..+ | gc\.recentobjectshook
@@ -35,11 +38,10 @@ _DANGEROUS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
+_ADDRESS = re.compile(r"remote\.(.+)\.(url|pushurl)", re.IGNORECASE | re.DOTALL)
 _DANGEROUS_BY_VALUE = {
     re.compile(r"submodule\..+\.update", re.IGNORECASE | re.DOTALL): re.compile(r"\s*!.*", re.DOTALL),
-    re.compile(r"remote\..+\.(url|pushurl)", re.IGNORECASE | re.DOTALL): re.compile(
-        r"\s*(file:|\w[\w+.-]*::|(?!\w[\w+.-]*://)(?![^/]+:)).*", re.IGNORECASE | re.DOTALL
-    ),
+    _ADDRESS: re.compile(r"\s*(file:|\w[\w+.-]*::|(?!\w[\w+.-]*://)(?![^/]+:)).*", re.IGNORECASE | re.DOTALL),
 }
 """Harmless unless the value is a command line, or a repository on this machine, whose own hooks a push would run."""
 _OF_A_NEW_MODULE = re.compile(r"core\.(worktree|bare)|remote\..+\.url", re.IGNORECASE | re.DOTALL)
@@ -49,24 +51,29 @@ _WORKTREE_CONFIG = "extensions.worktreeconfig"
 
 def rows_of(git: Git, content: bytes) -> list[Row] | None:
     """Read every setting of a file, in order; None if git cannot read it."""
-    answer = git.content("config", "--file", "-", "--list", "-z", input=content, ok=range(256))
+    answer = git.content("config", "--file", "-", "--no-includes", "--list", "-z", input=content, ok=range(256))
     if answer.code:
         return None
     split = (row.decode(errors="surrogateescape").partition("\n") for row in answer.out.split(b"\0") if row)
     return [(key, value if equals else "true") for key, equals, value in split]
 
 
-def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bool = False) -> tuple[bytes, list[str]]:
+def mended(
+    git: Git, before: bytes, now: bytes, scratch: Path, *, along: bytes = b"", new_module: bool = False
+) -> tuple[bytes, list[str]]:
     """Return the file without new dangerous settings, and the names of those.
 
-    `new_module`: a submodule that was just added, with the settings of `git submodule add`.
+    `along` is what git reads before this file. `new_module`: a submodule that was just added, with the settings of
+    `git submodule add`.
     """
     were, are = rows_of(git, before) or [], rows_of(git, now)
     if are is None:
         return before, ["all of it, which git cannot read any more"]
-    old, new = _by_key(were), _by_key(are)
+    known = (*were, *(rows_of(git, along) or []))
+    remotes = {found[1] for key, _ in known if (found := _ADDRESS.fullmatch(key))}
+    old, new = _by_key(were, remotes), _by_key(are, remotes)
     # A setting that is dangerous with any value may also be dangerous to remove.
-    due = [key for key in dict.fromkeys((*old, *new)) if key in new or _DANGEROUS.fullmatch(key)]
+    due = [key for key in dict.fromkeys((*old, *new)) if key in new or _by_any_value(key, remotes)]
     due = [key for key in due if not (new_module and _OF_A_NEW_MODULE.fullmatch(key))]
     changed = [key for key in due if old.get(key) != new.get(key)]
     if not changed:
@@ -77,12 +84,18 @@ def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bo
     return content, [without_controls(key)[:_LONGEST_KEY] for key in changed]
 
 
-def _by_key(rows: list[Row]) -> dict[str, list[str]]:
+def _by_any_value(key: str, remotes: Set[str]) -> bool:
+    """Tell whether a setting is dangerous whatever it says; `remotes` were there before."""
+    address = _ADDRESS.fullmatch(key)
+    return bool(_DANGEROUS.fullmatch(key)) or (address is not None and address[1] in remotes)
+
+
+def _by_key(rows: list[Row], remotes: Set[str]) -> dict[str, list[str]]:
     """Return the dangerous settings among these, each with its values."""
     found: dict[str, list[str]] = {}
     for key, value in rows:
         by_value = any(keys.fullmatch(key) and bad.fullmatch(value) for keys, bad in _DANGEROUS_BY_VALUE.items())
-        if (by_value or _DANGEROUS.fullmatch(key)) and key != _WORKTREE_CONFIG:
+        if (by_value or _by_any_value(key, remotes)) and key != _WORKTREE_CONFIG:
             found.setdefault(key, []).append(value)
     return found
 

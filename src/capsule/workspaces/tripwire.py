@@ -22,7 +22,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,7 +218,7 @@ class Tripwire:
         now = self._files()
         names = [name for name in {**before.files, **now} if before.files.get(name) != now.get(name)]
         for name in sorted(names, key=lambda name: (_decoded_name(name).endswith(_SETTINGS), name)):
-            words = self._mend(_decoded_name(name), before.files.get(name), now.get(name))
+            words = self._mend(_decoded_name(name), before.files, now.get(name))
             told += [words] if words else []
         index = self._common / "index"
         if ".git/index was not a regular file" in told and not index.exists() and (head := self._git.resolve("HEAD")):
@@ -243,13 +243,14 @@ class Tripwire:
             if known:
                 _put(path, known)
 
-    def _mend(self, name: str, before: _Found | None, now: _Found | None) -> str:
+    def _mend(self, name: str, files: Mapping[str, _Found], now: _Found | None) -> str:
         """Restore one file unless its change is ordinary use of git; return the breach in words, or ''."""
-        path, leaf = self._common / name, name.rpartition("/")[2]
+        path, leaf, before = self._common / name, name.rpartition("/")[2], files.get(_encoded_name(name))
         if name in _PLAIN:
             return ""
         if leaf in _SETTINGS and not name.startswith("capsule/"):
-            return self._mend_settings(name, before, now)
+            along = files.get("config") if leaf == "config.worktree" else None
+            return self._mend_settings(name, before, now, along.content if along else b"")
         if name == "info/exclude" and now and _without_ours(now) == _without_ours(before):
             return ""  # another Capsule has added what it always adds
         if name.startswith("worktrees/") and leaf == "commondir":
@@ -265,7 +266,7 @@ class Tripwire:
         verb = "was changed" if before and now else "was removed" if before else "appeared"
         return one_line(f".git/{name} {verb}") + _kept_as(kept)
 
-    def _mend_settings(self, name: str, before: _Found | None, now: _Found | None) -> str:
+    def _mend_settings(self, name: str, before: _Found | None, now: _Found | None, along: bytes) -> str:
         from capsule.workspaces import dangerous_settings  # noqa: PLC0415 - hardly ever needed, and slow to load
 
         if now is None:
@@ -278,7 +279,7 @@ class Tripwire:
         scratch = self._git.capsule_dir / "git"
         new_module = before is None and name.startswith("modules/")
         content, changed = (
-            dangerous_settings.mended(self._git, old, now.content, scratch, new_module=new_module)
+            dangerous_settings.mended(self._git, old, now.content, scratch, along=along, new_module=new_module)
             if readable
             else (old, ["all of it: not a regular file"])
         )
