@@ -520,6 +520,30 @@ def test_a_worktree_of_a_bare_repository_merges_to_the_remote(there: AtRemote, t
     assert project.head("main") == there.main() and (project.path / "answer").read_text() == "42\n"
 
 
+# Two addresses
+
+
+@pytest.mark.promise("remote.one-address")
+def test_where_pushes_go_to_a_fork_nothing_begins(there: AtRemote) -> None:
+    before, fork = there.main(), there.server.host(there.project.path, "fork")
+    there.project.git("remote", "set-url", "--push", "origin", there.server.url("fork"))
+    answer = there.project.run()
+    assert_clear(answer, 1, f"pushes to origin go to {there.server.url('fork')}", "Name a remote in `merge.remote`")
+    assert there.agents() == 0 and there.main() == before
+    assert moves_of(fork, MAIN) == []
+    doctor = there.project.capsule("doctor")
+    assert f"pushes go to {there.server.url('fork')}, and count only where they arrive there" in doctor.out
+
+
+@pytest.mark.promise("remote.one-address")
+def test_an_address_of_its_own_for_pushes_to_the_same_repository_is_used(there: AtRemote) -> None:
+    there.project.git("remote", "set-url", "--push", "origin", there.bare.as_uri())
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    assert there.server.pushes == 0
+    there.assert_merged_once()
+
+
 # Refused settings
 
 

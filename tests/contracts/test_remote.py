@@ -208,6 +208,76 @@ def test_objects_of_any_kind_can_be_pushed(a_clone: Repo) -> None:
     assert remote_of(a_clone).create(blob, "refs/capsule/claims/x") is None
 
 
+# Two addresses
+
+
+@pytest.fixture
+def a_fork(over_http: Repo, server: GitServer) -> Path:
+    """What is pushed goes to another repository than what is fetched comes from."""
+    fork = server.host(over_http.path, "fork")
+    over_http.git("remote", "set-url", "--push", "origin", server.url("fork"))
+    return fork
+
+
+@pytest.mark.promise("remote.one-address")
+@pytest.mark.parametrize("ref", ["refs/capsule/claims/x", MAIN])
+def test_what_arrives_elsewhere_than_it_is_read_is_refused_in_words(
+    over_http: Repo, server: GitServer, a_fork: Path, ref: str
+) -> None:
+    """The fork has the same main, so the lease alone finds nothing."""
+    remote, old = remote_of(over_http), over_http.head()
+    ours = over_http.commit("ours", mine="x")
+    trouble = remote.push(ours, MAIN, old) if ref == MAIN else remote.create(ours, ref)
+    assert trouble and trouble.kind is Kind.REFUSED
+    assert f"pushes to origin go to {server.url('fork')}" in trouble.words and server.url() in trouble.words
+    assert "merge.remote" in trouble.way and "git remote -v" in trouble.way
+    assert run("rev-parse", MAIN, cwd=server.repository()) == old
+
+
+@pytest.mark.promise("remote.one-address")
+def test_a_fork_that_lags_behind_is_no_lost_race(
+    over_http: Repo, server: GitServer, a_fork: Path, tmp_path: Path
+) -> None:
+    theirs = by_another(server, tmp_path, new="x")
+    remote = remote_of(over_http)
+    assert remote.fetch("main") == theirs
+    over_http.git("reset", "-q", "--hard", theirs)
+    trouble = remote.push(over_http.commit("ours", mine="x"), MAIN, theirs)
+    assert trouble and trouble.kind is Kind.REFUSED and "pushes to origin go to" in trouble.words
+
+
+@pytest.mark.promise("remote.one-address")
+@pytest.mark.parametrize("way", ["pushurl", "pushInsteadOf"])
+def test_one_repository_may_have_another_address_for_pushes(over_http: Repo, server: GitServer, way: str) -> None:
+    """As where everybody may read, and only ssh may write."""
+    there, old = server.repository().as_uri(), over_http.head()
+    key = "remote.origin.pushurl" if way == "pushurl" else f"url.{there}.pushInsteadOf"
+    over_http.git("config", key, there if way == "pushurl" else server.url())
+    remote = remote_of(over_http)
+    ours = over_http.commit("ours", mine="x")
+    assert remote.push(ours, MAIN, old) is None
+    assert server.pushes == 0
+    assert kind(remote.push(over_http.commit("more", mine="y"), MAIN, old)) is Kind.LOST
+    assert remote.create(ours, "refs/capsule/x") is None
+    assert remote.replace(old, "refs/capsule/x", ours) is None
+    assert remote.delete("refs/capsule/x", old) is None
+
+
+@pytest.mark.promise("remote.one-address")
+@pytest.mark.parametrize("push", [[], ["--push"]], ids=["url", "pushurl"])
+def test_several_addresses_are_refused_before_anything_is_pushed(
+    over_http: Repo, server: GitServer, a_fork: Path, push: list[str]
+) -> None:
+    over_http.git("remote", "set-url", *push, "--add", "origin", a_fork.as_uri())
+    if not push:
+        over_http.git("config", "--unset-all", "remote.origin.pushurl")
+    remote, old = remote_of(over_http), over_http.head()
+    trouble = remote.push(over_http.commit("ours", mine="x"), MAIN, old)
+    assert trouble and trouble.kind is Kind.REFUSED and "goes to 2 addresses" in trouble.words
+    assert a_fork.as_uri() in trouble.words and "merge.remote" in trouble.way
+    assert server.pushes == 0 and run("rev-parse", MAIN, cwd=a_fork) == old
+
+
 # Trouble
 
 

@@ -451,7 +451,7 @@ def _remote(context: _Context) -> Iterator[Checked]:
     elif by_request:
         yield _forge(context, label)
     elif elsewhere:
-        yield Checked("remote", "ok", f"work is merged into {label} at {remote.url}")
+        yield Checked("remote", "ok", f"work is merged into {label} at {remote.url}{_pushed_by(remote)}")
     else:
         found, hint = (
             f"{label} can be read and pushed to",
@@ -470,8 +470,15 @@ def _forge(context: _Context, label: str) -> Checked:
     return Checked("remote", "ok", f"work is merged into {label} by requests that {forge.name} opens")
 
 
+def _pushed_by(remote: Remote) -> str:
+    apart = remote.pushed_elsewhere
+    return f"; pushes go to {apart[0]}, and count only where they arrive there" if apart else ""
+
+
 def _way_to(remote: Remote, trouble: Trouble) -> str:
     """Say what helps; a default branch of another name may be the one that is meant."""
+    if trouble.way:
+        return trouble.way
     if trouble.kind is not Kind.ABSENT or not remote.url:
         return f"Try it by hand: git fetch {remote.name}" if remote.url else "List what there is: git remote -v"
     default = remote.default_branch()

@@ -186,7 +186,7 @@ class RemoteFault(CapsuleError):
 
     def __init__(self, remote: str, trouble: Trouble, hint: str = "") -> None:
         code = 3 if trouble.passes else 1
-        super().__init__(f"{remote} {SAYS[trouble.kind]}: {trouble.words}", hint, exit_code=code)
+        super().__init__(f"{remote} {SAYS[trouble.kind]}: {trouble.words}", trouble.way or hint, exit_code=code)
         self.remote = remote
         self.trouble = trouble
 

@@ -49,6 +49,8 @@ class Trouble(Struct, frozen=True):
 
     kind: Kind
     words: str
+    way: str = ""
+    """What helps, where that is known."""
 
     @property
     def passes(self) -> bool:

@@ -4,15 +4,19 @@ Every call names what it moves and from where. A ref moves only by exact lease (
 server checks again; a lease alone would let a forced update through, so a branch moves only to a commit that descends
 from OLD. Each ref is pushed on its own: with several, a server that refuses one could refuse them all.
 
+Where the user's settings have pushes go to another address, a push counts once it is seen where the remote is read:
+one repository may be read and written in two ways, and a fork is another one.
+
 What goes wrong is data (`core/remote.py`). Credentials come from the user's own git and its helpers, in the processes
 of these commands only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 from capsule.core.remote import Kind, Trouble, read_push, read_trouble, without_credentials
 from capsule.system.git import Git, GitFailed, GitResult
@@ -25,7 +29,13 @@ TRANSFER_SECONDS = 600.0
 LOOK_SECONDS = 60.0
 """Time limit of a question."""
 _TRACKED = "refs/capsule/remote/"
+_ONE_ADDRESS = "Name a remote in `merge.remote` that is read where it is pushed to: git remote -v lists them."
 _DEEPER = ("--deepen=100", "--deepen=1000", "--unshallow")
+
+
+class _Addresses(NamedTuple):
+    read: str
+    pushed: tuple[str, ...]
 
 
 class Remote:
@@ -49,8 +59,30 @@ class Remote:
     @cached_property
     def url(self) -> str:
         """Return the address as it may be shown; '' if there is no such remote."""
-        answer = self._git.across("config", "--get", f"remote.{self.name}.url", seconds=self._look)
-        return without_credentials(answer.out.decode(errors="replace").strip())
+        return self._addresses.read
+
+    @property
+    def pushed_elsewhere(self) -> Sequence[str]:
+        """Return the addresses that pushes go to, as they may be shown, if they are not just where it is read."""
+        return self._addresses.pushed
+
+    @cached_property
+    def _addresses(self) -> _Addresses:
+        answer = self._git.across("config", "-z", "--get-regexp", r"^(remote|url)\.", seconds=self._look)
+        rows = [row.partition("\n") for row in answer.out.decode(errors="replace").split("\0") if row]
+        urls = [url for key, _, url in rows if key == f"remote.{self.name}.url"]
+        if not urls:
+            return _Addresses("", ())
+        read, rewritten = without_credentials(urls[0]), any(key.startswith("url.") for key, _, _ in rows)
+        if len(urls) == 1 and not rewritten and f"remote.{self.name}.pushurl" not in [key for key, _, _ in rows]:
+            return _Addresses(read, ())
+        pushed = self._listed("--push", "--all")
+        return _Addresses(read, () if pushed == self._listed() else tuple(map(without_credentials, pushed)))
+
+    def _listed(self, *which: str) -> list[str]:
+        """List addresses as git uses them, with all that is rewritten."""
+        answer = self._git.across("remote", "get-url", *which, self.name, seconds=self._look)
+        return answer.out.decode(errors="replace").splitlines()
 
     # Looking
 
@@ -112,22 +144,24 @@ class Remote:
         """Move a ref of the remote from exactly `old` to a commit that descends from it."""
         if not self._git.is_ancestor(old, commit):
             raise AssertionError(f"{commit} does not descend from {old}: it would be a forced update")
-        return self._push(f"{commit}:{ref}", f"{ref}:{old}")
+        return self._push(ref, old, commit)
 
     def create(self, oid: str, ref: str) -> Trouble | None:
         """Create a ref at the remote; a lost race if there is one of that name already."""
-        return self._push(f"{oid}:{ref}", f"{ref}:")
+        return self._push(ref, "", oid)
 
     def replace(self, oid: str, ref: str, old: str) -> Trouble | None:
         """Move a ref that only Capsule writes from exactly `old` ('': it is new) to any other object."""
-        return self._push(f"{oid}:{ref}", f"{ref}:{old}")
+        return self._push(ref, old, oid)
 
     def delete(self, ref: str, old: str) -> Trouble | None:
         """Delete a ref of the remote that is at exactly `old`."""
-        return self._push(f":{ref}", f"{ref}:{old}")
+        return self._push(ref, old, "")
 
     def may_push(self, branch: str) -> Trouble | None:
         """Ask whether we may push at all, changing nothing; a server does not tell which branches it protects."""
+        if scattered := self._scattered():
+            return scattered
         answer = self._ask(
             self._look, "push", "--dry-run", "--quiet", self.name, f"{self.tip(branch)}:refs/heads/{branch}"
         )
@@ -138,15 +172,39 @@ class Remote:
         with suppress(GitFailed):
             self._git.move_refs(RefMove(self.tracked(branch), commit, old), why="capsule: pushed")
 
-    def _push(self, what: str, lease: str) -> Trouble | None:
-        if missing := self._missing():
-            return missing
-        options = ("--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", f"--force-with-lease={lease}")
-        answer = self._git.across("push", *options, self.name, what, seconds=self._transfer, stop=self._stop)
+    def _push(self, ref: str, old: str, new: str) -> Trouble | None:
+        """Move a ref from `old` to `new`; '': there is none."""
+        if refused := self._missing() or self._scattered():
+            return refused
+        options = ("--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", f"--force-with-lease={ref}:{old}")
+        answer = self._git.across("push", *options, self.name, f"{new}:{ref}", seconds=self._transfer, stop=self._stop)
         if answer.ended or answer.code < 0:
             return self._ended(answer, self._transfer)
-        listing = answer.out.decode(errors="replace")
-        return None if not answer.code else read_push(listing, answer.err)
+        trouble = read_push(answer.out.decode(errors="replace"), answer.err) if answer.code else None
+        if not self.pushed_elsewhere or (trouble and trouble.kind is not Kind.LOST):
+            return trouble
+        return self._seen_where_it_is_read(ref, old, new, trouble)
+
+    def _seen_where_it_is_read(self, ref: str, old: str, new: str, said: Trouble | None) -> Trouble | None:
+        """Return what a push by another address came to: it counts only if it is seen by the one of fetches."""
+        there = self.refs(ref)
+        if isinstance(there, Trouble):
+            return there
+        now = there.get(ref, "")
+        if now == new:
+            return said
+        if now != old:
+            return said or Trouble(Kind.LOST, f"{ref} has moved meanwhile")
+        words = f"pushes to {self.name} go to {self.pushed_elsewhere[0]}, and do not arrive at {self.url}"
+        return Trouble(Kind.REFUSED, f"{words}, where it is read", _ONE_ADDRESS)
+
+    def _scattered(self) -> Trouble | None:
+        """Refuse several addresses: a push could arrive at one of them."""
+        pushed = self.pushed_elsewhere
+        if len(pushed) < 2:
+            return None
+        words = f"what is pushed to {self.name} goes to {len(pushed)} addresses ({', '.join(pushed)})"
+        return Trouble(Kind.REFUSED, words, _ONE_ADDRESS)
 
     # Answers
 
