@@ -1,4 +1,4 @@
-"""A git server on loopback: `git http-backend` behind a small HTTP server, whose faults can be switched on and off."""
+"""A git server (on loopback, if not told otherwise): `git http-backend` behind HTTP, whose faults can be switched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GitServer:
     so many seconds first. With a `password`, requests need it (user `ada`). `pushes` counts those that began.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ip: str = "127.0.0.1") -> None:
         self.folder = folder
         self.status = 0
         self.down = False
@@ -36,13 +36,14 @@ class GitServer:
         self.password = ""
         self.pushes = 0
         folder.mkdir(parents=True, exist_ok=True)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http = ThreadingHTTPServer((ip, 0), self._handler())
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
+        ip, port = self._http.server_address[:2]
+        return f"http://{ip!s}:{port}"
 
     def url(self, name: str = "project", *, user_info: str = "") -> str:
         return f"{self.address.replace('://', f'://{user_info}@') if user_info else self.address}/{name}.git"
@@ -161,8 +162,8 @@ def moves_of(bare: Path, ref: str) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def git_server(folder: Path) -> Iterator[GitServer]:
-    server = GitServer(folder)
+def git_server(folder: Path, ip: str = "127.0.0.1") -> Iterator[GitServer]:
+    server = GitServer(folder, ip)
     try:
         yield server
     finally:
