@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from capsule.journals.logs import LogFolders
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
+    from capsule.workspaces.state_branch import StateBranch
 
 GET_BD = "https://github.com/steveyegge/beads"
 _FOLDERS = ("", "worktrees", "missions", "logs", "output", "results")
@@ -69,6 +70,28 @@ class Project:
     def registry(self) -> Path:
         """Return the folder that registers the processes which run commands here."""
         return self.state_folder / "keepers"
+
+    @cached_property
+    def state_branch(self) -> StateBranch | None:
+        """Return the branch that keeps the state of a backlog apart from main; None where main has it."""
+        chosen = self.settings
+        beads = chosen.tracker.name == "auto" and (self.root / ".beads").is_dir()
+        if chosen.merge.to != "request" or chosen.tracker.name not in ("auto", "backlog") or beads:
+            return None
+        from capsule.trackers import NEW_BACKLOG
+        from capsule.workspaces.repository import main_branch
+        from capsule.workspaces.state_branch import StateBranch
+
+        def main() -> str:
+            named = chosen.merge.branch
+            return main_branch(self.git, chosen.project.main) if named == "auto" else named
+
+        return StateBranch(self.git, chosen.merge.remote, chosen.merge.state_branch, main, empty=NEW_BACKLOG)
+
+    @property
+    def tracker_git(self) -> Git:
+        """Return the repository as seen from the checkout that has the tracker's files."""
+        return (self.state_branch and self.state_branch.checkout()) or self.git
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -151,13 +174,26 @@ def open_tracker(project: Project) -> Tracker:
     name = tracker_name(project)
     of_its_own: dict[str, object] = {}
     if name == "backlog":
-        of_its_own = {"prefix": project.settings.project.prefix, "elsewhere": project.file_of_its_branch}
+        of_its_own = {"prefix": project.settings.project.prefix, **_files_of_backlog(project)}
     if name == "github":
         of_its_own = {"options": project.settings.tracker.github}
     lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
     module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
     tracker: Tracker = module.connect(project.root, lock, **of_its_own)
     return tracker
+
+
+def _files_of_backlog(project: Project) -> dict[str, object]:
+    """Say where a backlog has its files: on the user's branch, or on one of their own once that exists."""
+    apart = project.state_branch
+    if apart is None:
+        return {"elsewhere": project.file_of_its_branch}
+    apart.look()
+
+    def folder() -> Path | None:
+        return apart.folder if apart.checkout() else None
+
+    return {"apart": folder, "stray": apart.stray}
 
 
 def tracker_name(project: Project) -> str:
@@ -170,7 +206,7 @@ def tracker_name(project: Project) -> str:
             )
         return project.settings.tracker.name
     # The tracker of a backlog is not loaded to find out that there is none.
-    backlog = ["backlog"] if os.path.lexists(project.root / "BACKLOG.yaml") else []
+    backlog = ["backlog"] if os.path.lexists(project.root / "BACKLOG.yaml") or _is_apart(project) else []
     found = [*backlog, *_beads_in(project)]
     if len(found) > 1:
         hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
@@ -186,6 +222,11 @@ def tracker_name(project: Project) -> str:
     raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
 
 
+def _is_apart(project: Project) -> bool:
+    """Tell whether a backlog is on a branch of its own."""
+    return project.state_branch is not None and project.state_branch.look() is not None
+
+
 def adapters(kind: str) -> dict[str, str]:
     """Return the modules of `agents` or `trackers`, by the name the settings use: the file's own."""
     stems = sorted(file.stem for file in (Path(__file__).parent / kind).glob("[a-z]*.py"))
@@ -195,7 +236,7 @@ def adapters(kind: str) -> dict[str, str]:
 def has_tracker(project: Project) -> bool:
     """Tell whether the project has any, also one that cannot be read."""
     there = any(os.path.lexists(project.root / name) for name in ("BACKLOG.yaml", ".beads"))
-    return there or project.settings.tracker.name != "auto"
+    return there or project.settings.tracker.name != "auto" or _is_apart(project)
 
 
 def on_github(project: Project) -> bool:

@@ -141,15 +141,15 @@ def choose_workflow(project: Project, item: Item, words: Catalog, name: str | No
     if default == "tdd" and choice.default == "auto":
         default = next((KINDS[word] for word in (*item.tags, item.type) if word in KINDS), usual)
     workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
-    return _as_set(project.settings, workflow, in_backlog=usual == "change")
+    return _as_set(project.settings, workflow, in_steps=usual == "change" and project.settings.merge.to != "request")
 
 
-def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Workflow:
+def _as_set(settings: Settings, workflow: Workflow, *, in_steps: bool) -> Workflow:
     """Apply the settings to a workflow: retries, how it publishes, who builds.
 
-    Steps are committed with the state of their item, so only a tracker that is kept in the project can have them.
+    Steps are committed with the state of their item, so only a tracker that is kept on main can have them.
     """
-    retries, publish = settings.execution.max_retries, settings.workspace.publish if in_backlog else "merge"
+    retries, publish = settings.execution.max_retries, settings.workspace.publish if in_steps else "merge"
     if retries is not None:
         workflow = replace(workflow, retries=retries)
     if publish != "auto":

@@ -280,7 +280,8 @@ class _MergeOptions(_Section, frozen=True):
     """How long an item stays claimed after a run that ended before it was merged, because it needs you or was
     stopped."""
     state_branch: BranchName = "capsule-state"
-    """The branch at the remote that the state of a backlog is committed to where main takes requests only."""
+    """The branch at the remote that the state of a backlog is committed to with `merge.to: request`. Its checkout is
+    `.capsule/backlog`."""
     request: _RequestOptions = _RequestOptions()
     push: bool = False
     """Retired: `merge.to` says where work is merged."""

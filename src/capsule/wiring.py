@@ -48,7 +48,7 @@ from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
 from capsule.workspaces.remote import Remote
-from capsule.workspaces.remote_state import RemoteStateStore, Upstream
+from capsule.workspaces.remote_state import RemoteStateStore, StateBranchStore, Upstream
 from capsule.workspaces.remote_trunk import RemoteTrunk
 from capsule.workspaces.repository import main_branch
 from capsule.workspaces.request_branch import GitRequestBranch
@@ -61,6 +61,14 @@ from capsule.workspaces.trunk import GitTrunk
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
     return NEW_BACKLOG
+
+
+def begin_state_branch(project: Project) -> None:
+    """Make sure that the state of a backlog has its branch, with what main has, or with an empty backlog."""
+    from capsule.trackers.backlog import FILE, WORKLOG  # noqa: PLC0415 - start-up: only `init` asks
+
+    if apart := project.state_branch:
+        apart.require(Remote(project.git, project.settings.merge.remote), (FILE, WORKLOG))
 
 
 def beads_are_shared(project: Project) -> bool:
@@ -244,9 +252,13 @@ def claims_of(
 
 
 def state_store_for(project: Project, tracker: Tracker, stop: Stop | None = None) -> StateStore:
-    """Open the tracker's state store: commits go to the user's branch, or to the remote that it follows."""
+    """Open the tracker's state store: commits go to the user's branch, to the remote that it follows, or, where main
+    takes requests only, to a branch of their own there."""
     kind: Callable[..., GitStateStore] = GitStateStore
-    if project.settings.merge.to == "remote":
+    if project.state_branch:
+        remote = Remote(project.git, project.settings.merge.remote, stop=stop)
+        kind = partial(StateBranchStore, apart=project.state_branch, remote=remote)
+    elif project.settings.merge.to == "remote":
         kind = partial(RemoteStateStore, upstream=lambda branch: upstream_of(project, branch, stop))
     return open_state_store(tracker, project.git, project.branch, kind)
 

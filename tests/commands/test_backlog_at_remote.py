@@ -138,6 +138,16 @@ def test_nothing_changes_while_the_remote_cannot_be_reached(there: AtRemote) -> 
 
 
 @pytest.mark.promise("remote.backlog")
+def test_what_is_undone_is_pushed(there: AtRemote) -> None:
+    there.project.add("One")
+    assert there.project.say("edit", "WRK-001", "--title", "Two").code == 0
+    assert there.project.say("undo").code == 0
+    assert there.project.item().title == "One"
+    assert there.project.head() == there.main()
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.backlog")
 def test_what_a_server_refuses_changes_nothing_and_is_quoted(there: AtRemote) -> None:
     hook = there.server.refuse(MAIN, "main is protected: ask Ada")
     before = there.project.head()

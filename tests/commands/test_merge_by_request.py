@@ -15,7 +15,6 @@ from capsule.core.request import Fate
 from ..conftest import Repo
 from ..fake_forge import Forge
 from ..git_server import GitServer, git_server, moves_of, run
-from .backlog_project import BacklogProject
 from .conftest import COMMIT, ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
 KINDS = {"gh": "github", "glab": "gitlab", "tea": "gitea", "own": "auto"}
@@ -492,13 +491,3 @@ def test_a_queue_takes_up_what_reviewers_sent_back(criticised: InReview) -> None
     assert answer.code == 0, answer
     assert f"note: {ITEM}: changes requested by ada: " in answer.out + answer.err
     assert criticised.show(f"{BRANCH}:docs") == "yes"
-
-
-def test_a_backlog_is_refused_in_words(a_backlog: BacklogProject) -> None:
-    a_backlog.always["CAPSULE_MERGE__TO"] = "request"
-    assert a_backlog.capsule("add", "A thing").code == 0
-    before = a_backlog.head()
-    answer = a_backlog.capsule("run")
-    assert answer.code == 2, answer
-    assert a_backlog.head() == before
-    assert "The steps of a backlog are committed to main itself" in answer.out + answer.err

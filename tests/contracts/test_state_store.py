@@ -743,8 +743,9 @@ def test_what_was_staged_before_is_not_staged_backwards_after(office: Office, ty
 
 
 def test_a_draft_touches_nothing(office: Office) -> None:
-    drafted = office.state_store.draft((Assign("X-1", {"status": "done"}),))(office.start)
-    assert drafted == {"ITEMS": FIRST.replace("new", "done").encode()}
+    draft = office.state_store.draft((Assign("X-1", {"status": "done"}),))
+    assert draft
+    assert draft(office.start) == {"ITEMS": FIRST.replace("new", "done").encode()}
     assert office.items() == FIRST
     assert office.repo.head() == office.start
 

@@ -34,7 +34,8 @@ def _signal(status: str, said: str, *files: str) -> dict[str, object]:
     return {"status": status, "feedback": said, "files_changed": list(files), "summary": said}
 
 
-def _turn(*commands: str, status: str = "PASS", said: str = "done") -> dict[str, object]:
+def turn(*commands: str, status: str = "PASS", said: str = "done") -> dict[str, object]:
+    """One run of an agent, which notes it in its worklog."""
     return {"run": [*commands, 'echo "- $CAPSULE_PHASE $CAPSULE_RUN" >> worklog.md'], "signal": _signal(status, said)}
 
 
@@ -42,19 +43,19 @@ def script_for(item: str) -> dict[str, list[dict[str, object]]]:
     test, code, page = f"tests/{item}.sh", f"src/{item}.txt", f"docs/{item}.md"
     return {
         "test-writer": [
-            _turn(f"echo 'grep -q whole {code}' >> {test}"),
-            _turn(f"echo '! grep -q broken {code}' >> {test}"),
+            turn(f"echo 'grep -q whole {code}' >> {test}"),
+            turn(f"echo '! grep -q broken {code}' >> {test}"),
         ],
-        "test-review": [_turn(status="NEEDS_WORK", said="one case is missing"), _turn()],
+        "test-review": [turn(status="NEEDS_WORK", said="one case is missing"), turn()],
         "execute": [
-            _turn(
+            turn(
                 f"mkdir -p docs build; echo half >> {code}; echo one >> {page}; echo x >> build/out", said="all green"
             ),
-            _turn(f"echo whole >> {code}; echo two >> {page}"),
+            turn(f"echo whole >> {code}; echo two >> {page}"),
         ],
-        "execute-review": [_turn(f"echo reviewed >> {page}")],
-        "sign-off": [_turn()],
-        "merge": [_turn(f'git add {test} {code} {page} && git commit -q -m "$CAPSULE_COMMIT_MSG"')],
+        "execute-review": [turn(f"echo reviewed >> {page}")],
+        "sign-off": [turn()],
+        "merge": [turn(f'git add {test} {code} {page} && git commit -q -m "$CAPSULE_COMMIT_MSG"')],
     }
 
 

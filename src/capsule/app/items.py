@@ -8,16 +8,17 @@ a step may be the agent's, and would be reverted.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from capsule.adapters import StateCommit, StateStore, StateWritten, Tracker
 from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
+from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Value, check_id, status_and_phase, with_values
 from capsule.core.ledger import tagged
 from capsule.core.project_log import log_entry
@@ -31,6 +32,9 @@ from capsule.workspaces import repository
 from capsule.workspaces.checkouts import under_way
 from capsule.workspaces.state_store import commit_files, open_state_store
 from capsule.workspaces.trees import is_artefact
+
+if TYPE_CHECKING:
+    from capsule.workspaces.state_store import GitStateStore
 
 COMMIT_TRACKER = "Update the tracker"
 """The message of a commit that holds the tracker's own files alone."""
@@ -66,7 +70,7 @@ def refuse_verb(tracker: Tracker, verb: str, instead: str) -> None:
 def refuse_files_as_folders(project: Project, folders: Sequence[str]) -> None:
     """Refuse a file where the tracker and its workflow need a folder."""
     for name in folders:
-        place = project.root / name
+        place = project.tracker_git.root / name
         if os.path.lexists(place) and not place.is_dir():
             message = f"{name} is a file, and the {project.tracker.name} needs a folder {name}/."
             raise CapsuleError(message, f"Rename it and commit that, such as with: git mv {name} {name}.old")
@@ -143,22 +147,31 @@ def record(
     project: Project, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> tuple[StateWritten, tuple[str, ...]]:
     """Commit, then save; only save if nothing can be committed now. Return warnings, too."""
-    own = project.tracker.own_files()
+    own, store = project.tracker.own_files(), store_of(project)
     refuse_files_as_folders(project, [name for name in project.tracker.traits.folders if name in own])
-    obstacle = "" if no_commit else why_not_committed(project.git, own)
+    if project.state_branch:
+        store.finish()  # begins the branch if nobody has
+    obstacle = "" if no_commit else why_not_committed(project.tracker_git, own)
     entry = StateCommit(key=by_hand(), message=message, assignments=assignments)
-    store = _store(project)
     booked = store.write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]
     return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))
 
 
-def _store(project: Project) -> StateStore:
+def store_of(project: Project) -> StateStore:
+    """Open the tracker's state store for a change by hand."""
     if project.settings.merge.to == "local":
         return open_state_store(project.tracker, project.git, project.branch)
     from capsule.wiring import state_store_for  # noqa: PLC0415 - start-up
 
     return state_store_for(project, project.tracker)
+
+
+def commit_tracker(
+    project: Project, onto: str, files: Mapping[str, bytes], message: str, work: Checkpoint | None = None
+) -> str:
+    """Commit these files of a backlog, and the work, on top of this commit; '' if it has them already."""
+    return cast("GitStateStore", store_of(project)).commit_onto(onto, files, message, work)
 
 
 def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
@@ -176,7 +189,7 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
 def edited_tracker_files(project: Project) -> list[str]:
     """List the tracker's own files that differ from the last commit."""
     own = project.tracker.own_files()
-    return [path for path in repository.dirty_paths(project.git) if is_artefact(os.fsencode(path), own)]
+    return [path for path in repository.dirty_paths(project.tracker_git) if is_artefact(os.fsencode(path), own)]
 
 
 def uncommitted_tracker_files(project: Project) -> list[str]:

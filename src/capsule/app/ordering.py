@@ -29,16 +29,21 @@ def queued(
     first = project.settings.execution.triage_first if triage_first is None else triage_first
     if project.tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
-        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails, triage_first=first)
+        return queue(
+            items,
+            under_way=interrupted,
+            halted=_in_review(states),
+            left_alone=left_alone,
+            guardrails=guardrails,
+            triage_first=first,
+        )
     standing = {name: words for name, state in states.items() if (words := _how_it_goes_on(state))}
-    halted = {}
+    halted = _in_review(states)
     for name, state in states.items():
         if state.halt and state.under_way and name not in resumed:
             word = "needs you" if state.halt.move is Move.PARK else "failed"
             why = f"{state.halt.phase}: {state.halt.reason} (`capsule show {name}` names the way on)"
             halted[name] = f"its mission {word} at {why}"
-        elif state.in_review and state.request:
-            halted[name] = f"waits for review: {state.request.url}"
     return queue(
         items,
         under_way={name for name, state in states.items() if state.under_way and not state.halt},
@@ -49,6 +54,12 @@ def queued(
         guardrails=guardrails,
         by_priority=True,
     )
+
+
+def _in_review(states: Mapping[str, MissionState]) -> dict[str, str]:
+    """Return the missions whose request is not merged yet, with its address in words."""
+    found = ((name, state.request) for name, state in states.items() if state.in_review)
+    return {name: f"waits for review: {request.url}" for name, request in found if request}
 
 
 def still_to_come(project: Project, stream: str, named: Sequence[str] = ()) -> list[QueuePosition]:

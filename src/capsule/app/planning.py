@@ -113,6 +113,9 @@ def plan_mission(
         _check_phase(project, item, workflow, state, going_on=going_on)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
+        if workflow.publishes_steps and project.state_branch:
+            cause = f"{item_id} commits its steps to {into} itself, and `merge.to: request` came after it began."
+            raise Refused(cause, "Finish it with `merge.to: remote` or `local` first.")
         if workflow.publishes_steps and into != project.branch:
             on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
             raise Refused(f"{item_id} works for {into}, and {on}.", f"Switch to it: git switch {into}")
@@ -221,7 +224,7 @@ def _at_remote(
     if project.settings.merge.to == "local":
         return "", ()
     _refuse_what_stays_here(project)
-    if project.tracker.traits.authoritative:  # the branch has followed the remote when the run began
+    if project.tracker.traits.authoritative and not project.state_branch:  # the branch followed when the run began
         return "", ()
     into = going_on.into if going_on else _into(project, request)
     upstream = upstream_of(project, into)
@@ -268,9 +271,6 @@ def _refuse_what_stays_here(project: Project) -> None:
     """Refuse settings that put commits only on the user's own branch, which could not follow the remote any more."""
     chosen = project.settings
     elsewhere = f"merge.to: {chosen.merge.to} merges elsewhere"
-    if chosen.merge.to == "request" and project.tracker.traits.authoritative:
-        cause = "The steps of a backlog are committed to main itself, so there is nothing to request."
-        raise SettingsError(cause, "Set merge.to to `remote` or `local`, or keep the items in beads or GitHub.")
     if chosen.tracker.commit:
         cause = f"tracker.commit commits to your own branch, and {elsewhere}."
         raise SettingsError(cause, "Set tracker.commit to `false`, and commit the tracker's files yourself.")

@@ -180,7 +180,8 @@ class _ProjectJobs:
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
         states = self._states
-        if not self._tracker.traits.authoritative:  # as this run found them; current for those that it took up
+        follows = self._services.requests is not None
+        if follows or not self._tracker.traits.authoritative:  # as this run found them; those it took up, as they are
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
         left_alone = {**self._elsewhere(), **left_alone}
         resumed = {*(under_way_in(states) if self._campaign else self._request.items), *self._left_behind()}

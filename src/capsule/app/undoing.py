@@ -19,12 +19,14 @@ from capsule.app.items import (
     COMMIT_TRACKER,
     ItemLock,
     by_hand,
+    commit_tracker,
     edited_tracker_files,
     find_item,
     lock_item,
     move,
     record,
     refuse_verb,
+    store_of,
     why_not_committed,
 )
 from capsule.app.missions import mission_state
@@ -41,7 +43,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.git_objects import Commit, shown
 from capsule.workspaces.checkouts import under_way
 from capsule.workspaces.repository import commit_command
-from capsule.workspaces.state_store import commit_onto, open_state_store
+from capsule.workspaces.state_store import commit_onto
 from capsule.workspaces.trees import is_artefact
 
 _VERBS = ("ADD", "IMPORT", "EDIT", "DEPEND", "HOLD", "UNBLOCK", "ADVANCE", "ARCHIVE", "REOPEN")
@@ -111,11 +113,11 @@ def reopen_archived(project: Project, item_id: str) -> Item:
     verb = next(_verbs(project, archives, _MOST_FOR_AN_ITEM), None)
     if verb is None:
         raise Refused(f"No commit of this branch says how {item_id} left the backlog.", f"git log --grep={item_id}")
-    head = project.git.resolve("HEAD")
+    head = project.tracker_git.resolve("HEAD")
     files = {**_with_item(project, verb, head), **_without_entries(project, verb, head)}
     title = _item_before(project, verb).title
     message = f"{tagged(item_id, 'REOPEN', title)}\n\n{_UNDID}{verb.commit}\n{_STEP}{by_hand()}"
-    commit_onto(project.git, project.tracker.own_files(), head, files, message)
+    commit_tracker(project, head, files, message)
     return project.tracker.item(item_id)
 
 
@@ -123,6 +125,11 @@ def undo_merge(project: Project, mission: str) -> UndoneMerge:
     """Revert the merge of a mission on the branch that is checked out; an item of a backlog is ready again."""
     state, git, tracker = _merged_mission(project, mission), project.git, project.tracker
     ours = tracker.traits.authoritative  # the files of other trackers stay as they are
+    if ours and project.state_branch:
+        merged = state.facts["merged"]
+        revert = f"git revert {'-m 1 ' if git.commit(merged).parents[1:] else ''}{merged[:12]}"
+        hint = f"Propose the revert ({revert}) by a request of your own; once it is merged: capsule reopen {mission}"
+        raise Refused(f"{state.into} takes requests only, so the merge of {mission} cannot be undone here.", hint)
     _refuse_what_prevents_a_commit(project)
     merged, head = state.facts["merged"], git.resolve("HEAD")
     commit = git.commit(merged)
@@ -135,7 +142,10 @@ def undo_merge(project: Project, mission: str) -> UndoneMerge:
     try:
         with journal.claim(mission):
             files = _ready_again(project, verb, head) if ours else {}
-            made = commit_onto(git, tracker.own_files() if ours else (), head, files, message, work=work)
+            if ours:
+                made = commit_tracker(project, head, files, message, work)
+            else:
+                made = commit_onto(git, (), head, files, message, work=work)
     except Conflicts as conflict:
         cause = f"What the merge of {mission} changed was changed since: {', '.join(conflict.paths)}"
         revert = f"git revert {'-m 1 ' if commit.parents[1:] else ''}{merged[:12]}"
@@ -193,7 +203,7 @@ def _ready_again(project: Project, verb: UndoableCommit, head: str) -> Mapping[s
 
 def _rewritten(project: Project, head: str, assignment: Assignment) -> Mapping[str, bytes]:
     """Return the tracker's files as a commit has them, with this change."""
-    tracker, git = cast("CommittedTracker", project.tracker), project.git
+    tracker, git = cast("CommittedTracker", project.tracker), project.tracker_git
     return tracker.rewrite(lambda path: git.read_file(git.tree_in(head), path), [assignment])[0]
 
 
@@ -215,7 +225,7 @@ def _with_item(project: Project, verb: UndoableCommit, head: str) -> Mapping[str
 
 def _item_before(project: Project, verb: UndoableCommit) -> Item:
     """Return the item as the backlog held it before the commit."""
-    tracker, git = cast("CommittedTracker", project.tracker), project.git
+    tracker, git = cast("CommittedTracker", project.tracker), project.tracker_git
     then = tracker.parse_file(git.read_file(git.tree_in(verb.before), tracker.own_files()[0]) or b"")[0]
     if verb.item not in then:
         raise Refused(f"{verb.item} was not in the backlog before {verb.commit[:12]}.", f"git show {verb.commit[:12]}")
@@ -224,7 +234,7 @@ def _item_before(project: Project, verb: UndoableCommit) -> Item:
 
 def _without_entries(project: Project, verb: UndoableCommit, head: str) -> dict[str, bytes]:
     """Return the worklogs without the entries of a commit."""
-    git, found = project.git, {}
+    git, found = project.tracker_git, {}
     own = project.tracker.own_files()
     for path in [os.fsdecode(each.path) for each in git.differences(verb.before, verb.commit)]:
         if path == own[0] or not is_artefact(os.fsencode(path), own):
@@ -251,15 +261,17 @@ def _refuse_what_stands_in_the_way(project: Project, verb: str) -> None:
 
 
 def _refuse_what_prevents_a_commit(project: Project) -> None:
-    git, tracker = project.git, project.tracker
-    own = tracker.own_files()
+    tracker = project.tracker
+    if tracker.traits.authoritative:
+        store_of(project).finish()  # what a kill left unsaved is no edit of the user's
+        store_of(project).refresh()
+    git, own = project.tracker_git, tracker.own_files()
     if obstacle := why_not_committed(git, own):
         going_on = under_way(git.git_dir, bisect=True)
         hint = f"Finish it first: {going_on[1]}" if going_on else "Choose a branch: git switch NAME"
         raise Refused(f"Nothing can be committed now: {obstacle}.", hint)
     if not tracker.traits.authoritative:
         return
-    open_state_store(tracker, git, project.branch).finish()  # what a kill left unsaved is no edit of the user's
     if edited := edited_tracker_files(project):
         have = "has" if len(edited) == 1 else "have"
         cause = f"{', '.join(edited)} {have} changes that are not committed, so nothing is undone."
@@ -268,9 +280,10 @@ def _refuse_what_prevents_a_commit(project: Project) -> None:
 
 def _verbs(project: Project, wanted: Callable[[UndoableCommit], bool], most: int) -> Iterator[UndoableCommit]:
     """Walk back along the branch, skipping verbs that were undone before."""
-    at, undone = project.git.resolve("HEAD"), set[str]()
+    git, undone = project.tracker_git, set[str]()
+    at = git.resolve("HEAD")
     for _ in range(most):
-        commit: Commit = project.git.commit(at)
+        commit: Commit = git.commit(at)
         if at not in undone:
             undone |= {*_REVERTS.findall(commit.message)}
         before = commit.parents[0] if commit.parents else ""
@@ -295,10 +308,10 @@ def _words(verb: UndoableCommit) -> str:
 def _remove_what_was_added(project: Project, verb: UndoableCommit) -> Undone:
     """Remove new items from the backlog; their ids are not used again."""
     tracker = cast("CommittedTracker", project.tracker)
-    read = project.git.read_file
+    git = project.tracker_git
 
     def items_at(commit: str) -> dict[str, Item]:
-        return dict(tracker.parse_file(read(project.git.tree_in(commit), tracker.own_files()[0]) or b"")[0])
+        return dict(tracker.parse_file(git.read_file(git.tree_in(commit), tracker.own_files()[0]) or b"")[0])
 
     then, now = items_at(verb.commit), {item.id: item for item in tracker.everything()}
     added = [name for name in then if name not in items_at(verb.before)]
@@ -326,7 +339,7 @@ def _revert(project: Project, verb: UndoableCommit) -> Undone:
 
 def _commit_revert(project: Project, verb: UndoableCommit) -> None:
     """Build the revert on the verb's own commit, merge it with the branch, and commit the tracker's files."""
-    git, own = project.git, project.tracker.own_files()
+    git, own = project.tracker_git, project.tracker.own_files()
     head = git.resolve("HEAD")
     date = git.commit(verb.commit).committer_date
     back = git.commit_tree(git.tree_in(verb.before), [verb.commit], "revert", by=git.identity, date=date)
@@ -339,7 +352,7 @@ def _commit_revert(project: Project, verb: UndoableCommit) -> None:
     files = {path: git.read_file(merged, path) for path in map(os.fsdecode, paths)}
     kept = {path: _empty(path) if content is None else content for path, content in files.items()}
     message = f"{tagged(verb.item, 'UNDO', verb.subject)}\n\n{_UNDID}{verb.commit}"
-    if not commit_onto(git, own, head, kept, message):
+    if not commit_tracker(project, head, kept, message):
         raise Refused(f"What “{verb.subject}” changed is as it was before; nothing was undone.", _ELSE)
 
 

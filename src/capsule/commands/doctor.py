@@ -63,7 +63,7 @@ from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import GET_BD, Project, adapters, has_tracker, open_project
+from capsule.project import GET_BD, Project, adapters, has_tracker, open_project, tracker_if_there
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import wrap
 from capsule.rules import behind_tests, policy_at, words_at
@@ -76,6 +76,7 @@ from capsule.wiring import SKILLS, agent_maker, open_forge, try_tests
 from capsule.workspaces import repository
 from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.remote import Remote
+from capsule.workspaces.state_branch import FOLDER
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
@@ -569,6 +570,20 @@ def _ignored(context: _Context) -> Iterator[Checked]:
         yield Checked("ignored", "optional", found, "A run keeps them out of commits in this clone only.", fix=fix)
 
 
+def _state(context: _Context) -> Iterator[Checked]:
+    """Say where the state of a backlog is, if main takes requests only."""
+    apart = context.project.state_branch if context.head else None
+    if apart is None or tracker_if_there(context.project).name != "backlog":
+        return
+    if apart.checkout() is None:
+        yield Checked("state", "ok", f"the first change of the backlog begins {apart.label}, which will have its state")
+        return
+    yield Checked("state", "ok", f"the state of the backlog is on {apart.label}; its checkout is {FOLDER}")
+    if left := apart.left_on_main():
+        found = f"main still has {left}, which is not read any more"
+        yield Checked("state", "warning", found, "Propose its removal by a request of your own.")
+
+
 def _beads(tracker: Tracker, items: Sequence[Item]) -> Checked:
     """Ask bd once more, to measure the time of an answer."""
     version = getattr(tracker, "version", "")
@@ -682,6 +697,7 @@ PROJECT: tuple[Check, ...] = (
     _settings,
     _workflows,
     _tracker,
+    _state,
     _skills,
     _ignored,
     _tests,

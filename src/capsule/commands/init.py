@@ -38,9 +38,10 @@ from capsule.project import Project, open_project
 from capsule.settings import PROJECT_TOML
 from capsule.system.files import CannotWrite, write_atomically
 from capsule.system.git import EXCLUDED
-from capsule.wiring import SKILLS, new_backlog_file, uses_skills
+from capsule.wiring import SKILLS, begin_state_branch, new_backlog_file, uses_skills
 from capsule.workspaces.checkouts import passes_link
 from capsule.workspaces.repository import commit_command, dirty_paths, only_branch
+from capsule.workspaces.state_branch import FOLDER
 from capsule.workspaces.state_store import commit_files
 
 BACKLOG = "BACKLOG.yaml"
@@ -97,6 +98,10 @@ def run(args: argparse.Namespace) -> int:
             raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
     tracker, chosen = _chosen(project, args)
     wanted = _files(project, args, tracker)
+    apart = BACKLOG in wanted and project.state_branch is not None
+    if apart:
+        del wanted[BACKLOG]
+        tracker = "backlog"
     new = {path: content for path, content in wanted.items() if not os.path.lexists(project.root / path)}
     if IGNORE not in new and (project.root / IGNORE).read_bytes() != wanted[IGNORE]:
         new[IGNORE] = wanted[IGNORE]
@@ -104,10 +109,11 @@ def run(args: argparse.Namespace) -> int:
     obstacle = "--no-commit" if args.no_commit else _why_not_committed(project)
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises without an identity
-    needed = FOLDERS if BACKLOG in wanted or tracker == "auto" else FOLDERS[-1:]
+    needed = FOLDERS if not apart and (BACKLOG in wanted or tracker == "auto") else FOLDERS[-1:]
     folders = [name for name in needed if not (project.root / name).is_dir()]
     _make(project.root, folders)
     commit = _write(project, new, commit=not obstacle)
+    begun = apart and _begin_apart(project)
     for line in _results(wanted, new, needed, folders, tracker):
         say(line)
     for key in kept:
@@ -126,8 +132,20 @@ def run(args: argparse.Namespace) -> int:
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
     if args.skills:
         _say_who_finds_skills(open_project(args.project_dir))
-    say(f"next: {ADD if BACKLOG in new else 'capsule status'}")
+    say(f"next: {ADD if BACKLOG in new or begun else 'capsule status'}")
     return 0
+
+
+def _begin_apart(project: Project) -> bool:
+    """Make the backlog on the branch of its state, and say so; return whether it is new."""
+    apart = project.state_branch
+    assert apart
+    new = apart.look() is None
+    begin_state_branch(project)
+    say(f"{'made' if new else 'exists':<6} {FOLDER}/{BACKLOG}")
+    if new:
+        say(f"committed to {apart.label}")
+    return new
 
 
 def _why_not_committed(project: Project) -> str:

@@ -18,7 +18,7 @@ def mission_lines(project: Project, pids: Mapping[str, int], begun: Mapping[str,
     """Describe runs and running missions, by their pids, then the missions of these items, which are not running.
 
     A backlog tells itself at which phase an item is: there only interrupted missions are described, and those that
-    wait for a person.
+    wait for a person or for a review.
     """
     lines, now = [], SystemClock().now()
     with MissionReader(project) as reader:
@@ -33,7 +33,8 @@ def mission_lines(project: Project, pids: Mapping[str, int], begun: Mapping[str,
             lines.append(f"{sign} {name} {doing}: capsule logs {name} -f")
         for name, item in begun.items():
             summary = reader.whole(name, "")
-            if project.tracker.traits.authoritative and not (summary.state.begun or way_on(summary, item)):
+            told = summary.state.begun or summary.state.in_review or way_on(summary, item)
+            if project.tracker.traits.authoritative and not told:
                 continue
             lines.append(f"{summary.status.sign} {name} {clean(summary.sentence)} ({summary.next})")
     return lines

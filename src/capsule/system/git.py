@@ -170,6 +170,10 @@ class Git:
             raise NotARepository(f"Git does not know where the main worktree of {common_dir} is.", hint)
         return cls(root_found, common_dir, object_format)
 
+    def seen_from(self, worktree: Path, git_dir: Path) -> Git:
+        """Return the same repository as seen from a linked worktree, whose git directory is given."""
+        return Git(worktree, self.common_dir, self._object_format, git_dir=git_dir)
+
     # The two ways in
 
     def content(

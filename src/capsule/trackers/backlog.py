@@ -46,12 +46,16 @@ def find(root: Path) -> Path | None:
 def connect(
     root: Path,
     lock: Path | None = None,
+    *,
     prefix: str = PREFIX,
     elsewhere: Callable[[str], bytes | None] = lambda _path: None,
+    apart: Callable[[], Path | None] = lambda: None,
+    stray: Callable[[], str] = str,
 ) -> BacklogTracker:
-    if find(root) is None:
-        raise TrackerError(f"There is no {FILE} in {root}.", "Create one: capsule init")
-    return BacklogTracker(root, lock=lock, prefix=prefix, elsewhere=elsewhere)
+    tracker = BacklogTracker(root, lock=lock, prefix=prefix, elsewhere=elsewhere, apart=apart, stray=stray)
+    if find(tracker.root) is None:
+        raise TrackerError(f"There is no {FILE} in {tracker.root}.", "Create one: capsule init")
+    return tracker
 
 
 class BacklogTracker(BaseTracker):
@@ -77,11 +81,16 @@ class BacklogTracker(BaseTracker):
         prefix: str = PREFIX,
         now: Callable[[], str] = _now,
         elsewhere: Callable[[str], bytes | None] = lambda _path: None,
+        apart: Callable[[], Path | None] = lambda: None,
+        stray: Callable[[], str] = str,
     ) -> None:
-        """`elsewhere`: the content of our file if it is not the one on disk (the user has switched branches)."""
+        """`elsewhere`: the content of our file if it is not the one on disk (the user has switched branches).
+        `apart`: the folder of our files, where they have a branch of their own. `stray`: a warning about a file of that
+        name which is not ours."""
         self._elsewhere = elsewhere
-        self._root = root
-        self._path = root / FILE
+        self._project = root
+        self._apart = apart
+        self._stray = stray
         self._lock = lock
         self._prefix = prefix
         self._now = now
@@ -91,7 +100,13 @@ class BacklogTracker(BaseTracker):
     @property
     def warnings(self) -> Sequence[str]:
         """Return the warnings of the last reading of the file."""
-        return self._known.warnings
+        stray = self._stray()
+        return [*([stray] if stray else ()), *self._known.warnings]
+
+    @property
+    def root(self) -> Path:
+        """Return the folder that our files are in."""
+        return self._apart() or self._project
 
     @property
     def last_id(self) -> int:
@@ -230,7 +245,7 @@ class BacklogTracker(BaseTracker):
 
     def _worklogs(self, since: str = "") -> Iterator[str]:
         """Read the worklogs of all months from this one on."""
-        for path in sorted(path for path in (self._root / WORKLOG).glob("*.md") if path.stem >= since):
+        for path in sorted(path for path in (self.root / WORKLOG).glob("*.md") if path.stem >= since):
             with contextlib.suppress(OSError):  # our worklogs are plain files
                 yield read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
 
@@ -242,12 +257,12 @@ class BacklogTracker(BaseTracker):
     def _backlog(self) -> Backlog:
         """Return the current content of the file; parse it again only after a change."""
         try:
-            data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
+            data = self._elsewhere(FILE) or read_regular(self.root / FILE, LARGEST)
         except FileNotFoundError:
             raise _missing() from None
         except OSError as fault:
             hint = "Make it a plain file that you may read."
-            raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
+            raise TrackerError(f"{self.root / FILE} cannot be read: {fault.strerror}.", hint) from None
         if data != self._data or not data:
             self._known = read_backlog(data, FILE, self._endings)
             self._data = data
@@ -260,13 +275,12 @@ class BacklogTracker(BaseTracker):
         contents, *_ = self.rewrite({FILE: self._data}.get, assignments)
         if FILE not in contents:
             return
-        if not self._path.lstat().st_mode & 0o222:
-            raise TrackerError(
-                f"{self._path} is read-only; nothing was changed.", f"Make it writable: chmod u+w {FILE}"
-            )
+        path = self.root / FILE
+        if not path.lstat().st_mode & 0o222:
+            raise TrackerError(f"{path} is read-only; nothing was changed.", f"Make it writable: chmod u+w {FILE}")
         try:
-            sweep_temps(self._root)
-            write_atomically(self._path, contents[FILE])
+            sweep_temps(self.root)
+            write_atomically(path, contents[FILE])
         except (CannotWrite, OSError) as fault:
             hint = fault.hint if isinstance(fault, CannotWrite) else "Make sure that you may write there."
             raise TrackerError(f"{fault}; nothing was changed.", hint) from None

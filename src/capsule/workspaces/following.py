@@ -25,13 +25,15 @@ class _Note(msgspec.Struct, frozen=True):
 class Follower:
     """A branch of the user's that follows one of a remote."""
 
-    def __init__(self, git: Git, branch: str, label: str, artefacts: Sequence[str]) -> None:
-        """`label` is what people call the branch of the remote."""
+    def __init__(
+        self, git: Git, branch: str, label: str, artefacts: Sequence[str], *, note: str = "following.json"
+    ) -> None:
+        """`label` is what people call the branch of the remote; `note` is where a crash finds what is left to do."""
         self._git = git
         self._branch = branch
         self._label = label
         self._artefacts = tuple(artefacts)
-        self._note = git.capsule_dir / "following.json"
+        self._note = git.capsule_dir / note
 
     def follow(self, tip: str) -> tuple[list[str], str]:
         """Bring the branch to the tip; return files that kept the user's edits, and why the branch stays, if it does.

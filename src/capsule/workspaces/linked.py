@@ -45,7 +45,8 @@ class LinkedWorktree:
         self._git = git
         self._branch = branch
         self._aside = path.with_name(f".{path.name}.aside")
-        self._leaving = git.capsule_dir / "leaving" / "-".join(path.parts[-3:])
+        self._inside = path.relative_to(git.root).parts if path.is_relative_to(git.root) else path.parts[-3:]
+        self._leaving = git.capsule_dir / "leaving" / "-".join(self._inside)
 
     def entry(self) -> Path | None:
         """Return git's own folder for this worktree, if it is registered."""
@@ -69,7 +70,7 @@ class LinkedWorktree:
         for entry, told in self._entries():
             ours = pointed_to(told)
             leads_here = ours is not None and ours.is_relative_to(self._git.common_dir)
-            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not leads_here:
+            if told.parts[-len(self._inside) - 1 :] == (*self._inside, ".git") and not leads_here:
                 write_atomically(entry / "gitdir", os.fsencode(self.path / ".git") + b"\n")
                 if self.path.is_dir():
                     self.point_at(entry)
@@ -124,11 +125,11 @@ class LinkedWorktree:
 
     def _refuse_if_begun_elsewhere(self) -> None:
         """Keep a mission with the worktree it was begun in: a bare repository has several to work from."""
-        ours = self.path.parts[-3:]
         for other in self._git.checkouts() if self._branch else ():
-            same = other.branch == self._branch and other.path.parts[-3:] == ours and other.path != self.path
+            inside = other.path.parts[-len(self._inside) :]
+            same = other.branch == self._branch and inside == self._inside and other.path != self.path
             if same and LinkedWorktree(self._git, other.path).whole():
-                home = other.path.parents[2]
+                home = other.path.parents[len(self._inside) - 1]
                 raise Refused(f"{self.path.name} was begun in {home}.", f"Go on there: cd {shlex.quote(str(home))}")
 
     def _forget(self) -> None:

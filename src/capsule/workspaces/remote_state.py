@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from capsule.adapters import StateCommit, StateWritten
+from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import Refused, RemoteFault
+from capsule.core.item import Status, Value
 from capsule.core.remote import Kind, Trouble
 from capsule.system.files import read_regular
+from capsule.system.git import Git
 from capsule.system.git_objects import ABSENT
 from capsule.workspaces.checkouts import locked, move_branch, refuse_to_move
 from capsule.workspaces.following import Follower
 from capsule.workspaces.remote import Remote
+from capsule.workspaces.state_branch import StateBranch
 from capsule.workspaces.state_store import LARGEST, GitStateStore, LocalBranch, Pending
+from capsule.workspaces.step_commits import find_step
 from capsule.workspaces.trees import is_artefact
 
 
@@ -109,7 +117,64 @@ class RemoteStateStore(GitStateStore):
         return found
 
     def _follower(self, branch: str, upstream: Upstream) -> Follower:
-        return Follower(self._git, branch, upstream.label, self._artefacts)
+        return Follower(self._git, branch, upstream.label, self._artefacts, note=f"following-{self._note.name}")
+
+
+_MOST_LOOKED_AT = 1000
+"""How far back a step is looked for on a branch that has no commit of its mission's base."""
+
+
+class StateBranchStore(RemoteStateStore):
+    """Keeps the state of a backlog on a branch of its own, while its code is merged by requests."""
+
+    def __init__(self, git: Git, *args: Any, apart: StateBranch, remote: Remote, **options: Any) -> None:
+        options["home"] = apart.branch
+        super().__init__(git, *args, upstream=lambda _: Upstream(remote, apart.branch), **options)
+        self._apart = apart
+        self._remote = remote
+        self._note = git.capsule_dir / "state.json"
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[None]:
+        self._git = self._apart.require(self._remote, self._own)
+        with super()._open():
+            yield
+
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
+        return super().write(replace(entry, branch=""), commit=commit)
+
+    def release(self, item_id: str) -> None:
+        """Make an item ready again whose request was closed, or whose mission was given up."""
+        item = self._item(item_id) if self._item else None
+        if item and item.status is Status.IN_PROGRESS:
+            values: dict[str, Value] = {"status": Status.READY.value, "phase": None, "updated": self._now()}
+            key = f"release/{item_id}/{os.urandom(8).hex()}"
+            self.write(StateCommit(key, f"[{item_id}][RELEASE] {item.title}", (Assign(item_id, values),)))
+
+    def draft(self, assignments: Sequence[Assignment]) -> None:
+        """Change nothing of main's: the item is archived once its request is merged."""
+
+    def _found(self, entry: StateCommit, tip: str) -> tuple[str, tuple[str, ...]] | None:
+        return find_step(self._git, entry.key, tip, most=_MOST_LOOKED_AT)
+
+    def _branch(self, wanted: str) -> LocalBranch:  # noqa: ARG002 - there is one
+        apart = self._apart
+        if self._git.checked_out() != apart.branch:
+            way = f"git -C {shlex.quote(str(apart.folder))} switch {apart.branch}"
+            raise Refused(f"{apart.folder} is on another branch than {apart.branch}.", f"Switch it back: {way}")
+        return super()._branch(apart.branch)
+
+    def _fetched(self, upstream: Upstream) -> str:
+        found = upstream.remote.fetch(upstream.branch)
+        if isinstance(found, Trouble) and found.kind is Kind.ABSENT:
+            raise RemoteFault(
+                upstream.label,
+                found,
+                f"If it was deleted, put it back: git push {upstream.remote.name} {upstream.branch}",
+            )
+        if isinstance(found, Trouble):
+            raise _fault(upstream, found)
+        return found
 
 
 def _fault(upstream: Upstream, trouble: Trouble) -> RemoteFault:

@@ -133,7 +133,7 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
     files = git.list_tree(head, recursive=True) if head else []
     held = {entry.path: (entry.mode, entry.oid) for entry in files if entry.mode != GITLINK}
     found |= {path for path in {**staged, **held} if staged.get(path) != held.get(path)}
-    apart = (".capsule/worktrees", ".capsule/missions", "worklog.md", *own_files)
+    apart = (".capsule/worktrees", ".capsule/missions", ".capsule/backlog", "worklog.md", *own_files)
     return sorted(shown(path) for path in found if path and not is_artefact(path, apart))
 
 

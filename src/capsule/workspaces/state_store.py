@@ -177,7 +177,7 @@ class GitStateStore(StateStore):
                 return StateWritten("", self._save(entry.assignments, ()))
             for _ in range(_MOST_ROUNDS):
                 branch = self._branch(entry.branch)
-                if found := find_step(self._git, entry.key, branch.tip, entry.since):
+                if found := self._found(entry, branch.tip):
                     return StateWritten(*found)
                 if entry.twin and (why := self._closed_as(entry.twin)):  # asked under the lock: both may be closed now
                     raise TwinClosed(f"{entry.twin} was closed itself: {why}")
@@ -191,6 +191,10 @@ class GitStateStore(StateStore):
                 if self._swap(branch, made):
                     return StateWritten(made, draft.added, (*draft.remarks, *self._settle(pending, draft)))
         raise _too_busy(branch.name)
+
+    def _found(self, entry: StateCommit, tip: str) -> tuple[str, tuple[str, ...]] | None:
+        """Find the commit that a step has made before a crash."""
+        return find_step(self._git, entry.key, tip, entry.since)
 
     def finish(self) -> None:
         """Save what a crash left unsaved, before the files are read."""
@@ -210,7 +214,7 @@ class GitStateStore(StateStore):
     def updates(self, assignments: Sequence[Assignment], message: str) -> tuple[tuple[Assignment, ...], str]:
         return tuple(assignments), message if assignments else ""
 
-    def draft(self, assignments: Sequence[Assignment]) -> Draft:
+    def draft(self, assignments: Sequence[Assignment]) -> Draft | None:
         return lambda onto: self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:

@@ -17,15 +17,15 @@ def message_of(words: str, key: str, added: Sequence[str] = ()) -> str:
     return f"{words.rstrip()}\n\n" + "\n".join(rows) + "\n"
 
 
-def find_step(git: Git, key: str, tip: str, since: str = "") -> tuple[str, tuple[str, ...]] | None:
-    """Find the newest commit of a step after `since`, and the ids of the items it added.
+def find_step(git: Git, key: str, tip: str, since: str = "", most: int = _FEW) -> tuple[str, tuple[str, ...]] | None:
+    """Find the newest commit of a step after `since`, else among so many, and the ids of the items it added.
 
     An agent can write trailers too, but only into commits that a merge brings along.
     """
-    if not _may_hold(git, key, tip, since):
+    if not _may_hold(git, key, tip, since, further=bool(since) or most > _FEW):
         return None
     fields = "%x00".join(f"%(trailers:key={each},valueonly,separator=%x20)" for each in (STEP, ADDED))
-    reach = (tip, f"^{since}") if since else (f"--max-count={_FEW}", tip)
+    reach = (tip, f"^{since}") if since else (f"--max-count={most}", tip)
     said = git.content("log", "--first-parent", "-z", f"--format=%H%x00{fields}", *reach, "--").out
     words = said.decode(errors="replace").rstrip("\n").split("\0")
     for commit, found, added in zip(words[0::3], words[1::3], words[2::3], strict=False):
@@ -34,8 +34,8 @@ def find_step(git: Git, key: str, tip: str, since: str = "") -> tuple[str, tuple
     return None
 
 
-def _may_hold(git: Git, key: str, tip: str, since: str) -> bool:
-    """Tell whether one of these commits may name the step."""
+def _may_hold(git: Git, key: str, tip: str, since: str, *, further: bool) -> bool:
+    """Tell whether one of these commits may name the step; `further`: one before the first few may, too."""
     if tip and (git.common_dir / "shallow").exists():
         return True
     for _ in range(_FEW):
@@ -45,4 +45,4 @@ def _may_hold(git: Git, key: str, tip: str, since: str) -> bool:
         if f"{STEP}: {key}" in commit.message:
             return True
         tip = commit.parents[0] if commit.parents else ""
-    return bool(since)
+    return further
