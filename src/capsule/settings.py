@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from capsule.core.errors import SettingsError
+from capsule.core.remote import BRANCHES, overlapping, request_namespace
 from capsule.core.text import nearest, shortened
 from capsule.plain_files import parse_scalar, parse_toml, parse_yaml, read_plain
 
@@ -255,7 +256,7 @@ class _RequestOptions(_Section, frozen=True):
     Empty: only a merge that keeps the commits is noticed."""
 
 
-class _MergeOptions(_Section, frozen=True):
+class MergeOptions(_Section, frozen=True):
     batch: Count = 1
     """How many missions that wait to be merged may be tested together, and merged with one commit. Twice as many after
     each green test run, one after a red one. Each keeps a merge of its own, which can be reverted."""
@@ -357,7 +358,7 @@ class Settings(_Section, frozen=True):
     """How to notify you when a mission needs you, is done or has stopped: `none`, the terminal's `bell`, a command line
     that gets the event as JSON on stdin, or a list of these: [more](../how-to/notifications.md)."""
     git: _GitOptions = _GitOptions()
-    merge: _MergeOptions = _MergeOptions()
+    merge: MergeOptions = MergeOptions()
 
 
 PUBLISH = {"merge": "worktree", "steps": "checkout"}
@@ -423,7 +424,9 @@ def load_settings(
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
     warnings += (*_retired_kind(values, won), *_retired_push(values))
-    return Loaded(msgspec.convert(_nested(values), Settings), won, warnings)
+    settings = msgspec.convert(_nested(values), Settings)
+    refuse_shared_places(settings.merge, "" if settings.merge.branch == "auto" else settings.merge.branch)
+    return Loaded(settings, won, warnings)
 
 
 def _retired_kind(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
@@ -447,6 +450,22 @@ def _retired_push(values: Leaves) -> tuple[str, ...]:
     if values["merge", "push"] and ("merge", "to") not in values:
         return (f"{retired}; use `merge.to: remote` to have work merged into the branch of a remote.",)
     return (f"{retired}: merge.to says where work is merged; remove it.",)
+
+
+def refuse_shared_places(merge: MergeOptions, branch: str) -> None:
+    """Refuse places at the remote of which one would overwrite what is in another; work is merged into `branch`."""
+    if merge.to == "local":
+        return
+    places = {
+        "refs": request_namespace(merge.refs) if merge.to == "request" else merge.refs,
+        "claims": merge.claims,
+        **({"branch": f"{BRANCHES}{branch}"} if branch else {}),
+        "state_branch": f"{BRANCHES}{merge.state_branch}",
+    }
+    if shared := overlapping(places):
+        one, other = (f"merge.{name} ({places[name]})" for name in shared)
+        cause = f"{one} and {other} would overwrite each other at the remote."
+        raise SettingsError(cause, "Name two places of which neither lies in the other.")
 
 
 def leaves_of(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:

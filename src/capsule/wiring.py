@@ -32,7 +32,7 @@ from capsule.project import Project, adapters
 from capsule.reports.live import FanOut, LiveFile
 from capsule.reports.request import request_body
 from capsule.services import Limits, Requests, Services
-from capsule.settings import PROJECT_YAML, Settings
+from capsule.settings import PROJECT_YAML, Settings, refuse_shared_places
 from capsule.system.clock import SystemClock
 from capsule.system.folders import own_cache
 from capsule.system.process import SupervisorClient, without_leftovers
@@ -273,7 +273,9 @@ def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upst
     if chosen.to == "local" or (mission != branch and git.ref(f"refs/capsule/base/{mission}")):
         return None
     is_main = chosen.branch != "auto" and branch == main_branch(git, project.settings.project.main)
-    return Upstream(Remote(git, chosen.remote, stop=stop), chosen.branch if is_main else branch)
+    theirs = chosen.branch if is_main else branch
+    refuse_shared_places(chosen, theirs)
+    return Upstream(Remote(git, chosen.remote, stop=stop), theirs)
 
 
 def open_requests(project: Project, journal: JournalReader, stop: Stop | None = None) -> Requests | None:

@@ -547,6 +547,17 @@ def test_an_address_of_its_own_for_pushes_to_the_same_repository_is_used(there: 
 # Refused settings
 
 
+@pytest.mark.promise("claims.namespace")
+def test_work_is_not_put_where_the_branch_is(there: AtRemote) -> None:
+    """A mission of the name of the branch would be pushed over it."""
+    run("branch", "-m", "main", "capsule/main", cwd=there.bare)
+    there.project.git("branch", "-m", "main", "capsule/main")
+    there.project.always |= {"CAPSULE_MERGE__REFS": "refs/heads/capsule/", "CAPSULE_PROJECT__MAIN": "capsule/main"}
+    with nothing_changes(there.project):
+        refused = there.project.run()
+    assert_clear(refused, 2, "merge.refs (refs/heads/capsule/) and merge.branch (refs/heads/capsule/main)", "Name two")
+
+
 @pytest.mark.parametrize(
     ("more", "cause"),
     [

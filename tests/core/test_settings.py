@@ -141,6 +141,43 @@ def test_names_at_a_remote_are_names(load: Load, odd: str) -> None:
         load(project=f"merge: {{{odd}}}")
 
 
+@pytest.mark.promise("claims.namespace")
+@pytest.mark.parametrize(
+    ("odd", "one", "other"),
+    [
+        ("refs: refs/capsule/claims/", "merge.refs", "merge.claims"),
+        ("claims: refs/capsule/missions/", "merge.refs", "merge.claims"),
+        ("refs: refs/capsule/claims/work/", "merge.refs", "merge.claims"),
+        ("refs: refs/heads/x/, claims: refs/heads/x/y/", "merge.refs", "merge.claims"),
+        ("to: request, claims: refs/heads/capsule/", "merge.refs", "merge.claims"),
+        ("refs: refs/heads/team/, branch: team/main", "merge.refs", "merge.branch"),
+        ("claims: refs/heads/main/, branch: main", "merge.claims", "merge.branch"),
+        ("claims: refs/heads/capsule-state/", "merge.claims", "merge.state_branch"),
+        ("branch: capsule-state", "merge.branch", "merge.state_branch"),
+    ],
+)
+def test_what_is_kept_at_a_remote_is_kept_apart(load: Load, odd: str, one: str, other: str) -> None:
+    """What is pushed for a mission replaces what is there: a claim, or main."""
+    with pytest.raises(SettingsError) as refused:
+        load(project=f"merge: {{to: remote, {odd}}}" if "to:" not in odd else f"merge: {{{odd}}}")
+    assert one in refused.value.message and other in refused.value.message
+    assert "overwrite" in refused.value.message and refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        "to: remote",
+        "to: request",
+        "to: remote, refs: refs/heads/capsule/, claims: refs/heads/capsule-claims/",
+        "to: remote, refs: refs/capsule/claims-of-work/, branch: capsule",
+        "to: local, refs: refs/capsule/claims/",
+    ],
+)
+def test_usual_names_at_a_remote_are_kept_apart(load: Load, usual: str) -> None:
+    assert load(project=f"merge: {{{usual}}}").settings.merge.claims
+
+
 @pytest.mark.promise("settings.layers")
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
     said: dict[str, dict[str, object]] = {

@@ -8,12 +8,16 @@ Rows of the table are tried in order. What nothing matches counts as refused: a 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from itertools import combinations
 
 from msgspec import Struct
 
 from capsule.core.text import one_line
 
+BRANCHES = "refs/heads/"
+_OF_REQUESTS = "refs/heads/capsule/"
 _LONGEST = 600
 _MOST_LINES = 8
 _STEERING = r"\x1b\[[0-9;?]*[A-Za-z]"
@@ -55,6 +59,20 @@ class Trouble(Struct, frozen=True):
     @property
     def passes(self) -> bool:
         return self.kind is Kind.OFFLINE
+
+
+def request_namespace(refs: str) -> str:
+    """Return where the branches of requests are: the place that is set for work, if it is one for branches."""
+    return refs if refs.startswith(BRANCHES) else _OF_REQUESTS
+
+
+def overlapping(places: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the names of two places for refs, of which one is the other or lies in it; None if all are apart."""
+    for (one, ref), (other, another) in combinations(places.items(), 2):
+        inner, outer = sorted((f"{ref.rstrip('/')}/", f"{another.rstrip('/')}/"), key=len, reverse=True)
+        if inner.startswith(outer):
+            return one, other
+    return None
 
 
 _TABLE: tuple[tuple[Kind, str], ...] = (

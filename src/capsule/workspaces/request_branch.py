@@ -9,14 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from capsule.core.errors import RemoteFault
-from capsule.core.remote import Kind, Trouble
+from capsule.core.remote import BRANCHES, Kind, Trouble, request_namespace
 from capsule.core.text import one_line, shortened
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.remote import Remote
 
-BRANCHES = "refs/heads/"
-NAMESPACE = "refs/heads/capsule/"
-"""Where the branches of requests are, unless `merge.refs` names another place for branches."""
 _LONGEST = 80
 
 
@@ -27,7 +24,7 @@ class GitRequestBranch:
         """`base` maps a branch here to its name at the remote."""
         self._git = git
         self._remote = remote
-        self._refs = refs if refs.startswith(BRANCHES) else NAMESPACE
+        self._refs = request_namespace(refs)
         self.base = base
 
     def name(self, mission: str) -> str:
@@ -60,7 +57,7 @@ class GitRequestBranch:
         if trouble and trouble.kind is Kind.LOST:
             return self.head(mission) == commit
         if trouble:
-            hint = "" if self._refs != NAMESPACE else "`merge.refs` says where the branches of requests are put."
+            hint = f"`merge.refs` says where the branches of requests are put; it is {self._refs} now."
             raise RemoteFault(f"{self._remote.name} ({self.name(mission)})", trouble, hint)
         return True
 
