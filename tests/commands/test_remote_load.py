@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from capsule.core.event import StepBegun, Waiting
 from tests.costs import LONG, eventually
 
 from ..conftest import Repo
+from ..contracts import fake_gh
+from ..contracts.fake_gh.hub import new_hub, opened
 from ..git_server import GitServer, git_server, moves_of, run
 from .conftest import PASS, TESTS, Project
 from .test_campaign import FLOW, row
@@ -37,14 +40,20 @@ EVERY = (1.0, 4.0)
 
 
 class Clone(Project):
-    """One machine, with items of its own to work on."""
+    """One machine, with items to work on: of its own, or issues on GitHub that every clone sees."""
 
-    def set_up(self, server: GitServer, names: list[str]) -> None:
-        self.names = names
-        self.beads.write_text("".join(map(row, names)))
+    def set_up(self, server: GitServer, names: list[str], hub: Path | None = None) -> None:
+        self.names, self.hub = names, hub
         self.git("remote", "set-url", "origin", server.url())
         self.always |= {"CAPSULE_MERGE__TO": "remote", "CAPSULE_WORKFLOW__DEFAULT": "short"}
-        self.always |= {"CAPSULE_TRACKER": "beads-file", "CAPSULE_EXECUTION__JOBS": "2"}
+        self.always |= {"CAPSULE_EXECUTION__JOBS": "2"}
+        if hub:
+            folder = fake_gh.install(self.home.parent / "gh", hub)
+            self.always |= {"PATH": os.pathsep.join([str(folder), os.environ["PATH"]])}
+            self.always |= {"CAPSULE_TRACKER": "github", "CAPSULE_TRACKER__GITHUB__REPOSITORY": "tester/demo"}
+        else:
+            self.beads.write_text("".join(map(row, names)))
+            self.always["CAPSULE_TRACKER"] = "beads-file"
         turns = {name: {"make": [{"run": [f"echo {name} > {name}", COMMIT], "signal": PASS}]} for name in names}
         self._script.write_text(json.dumps(turns))
         self.write("README.md", "an edit of the user's\n")
@@ -59,7 +68,10 @@ class Clone(Project):
         return self.open()
 
     def open(self) -> list[str]:
-        return [name for name in self.names if self.status_of(name) != "closed"]
+        if not self.hub:
+            return [name for name in self.names if self.status_of(name) != "closed"]
+        with opened(self.hub) as hub:
+            return [f"GH-{issue['number']}" for issue in hub["issues"] if issue["state"] == "OPEN"]
 
     def agents(self, name: str) -> int:
         return sum(isinstance(event, StepBegun) and event.spawns for event in self.events(name))
@@ -71,30 +83,40 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
         yield served
 
 
-@pytest.mark.promise("remote.side-by-side")
+@pytest.mark.promise("remote.side-by-side", "claims.queue")
+@pytest.mark.parametrize("items", ["own", "shared"])
 @pytest.mark.parametrize("each", [3, pytest.param(20, marks=pytest.mark.soak)])
 def test_two_clones_and_a_person_merge_everything_once(
-    a_project: Project, server: GitServer, tmp_path: Path, each: int
+    a_project: Project, server: GitServer, tmp_path: Path, each: int, items: str
 ) -> None:
+    """With items of their own, or both with all of them: then only their claims keep them apart."""
+    shared = items == "shared"
     names = [[f"{clone}-{number}" for number in range(each)] for clone in ("left", "right")]
+    if shared:
+        a_project.beads.unlink()
+        names = [[f"GH-{number}" for number in range(1, 2 * each + 1)]] * 2
     a_project.write(".capsule/workflows/short.yaml", FLOW)
     a_project.commit("what is to be done")
-    first = a_project.head()
-    bare = server.host(a_project.path)
+    first, every = a_project.head(), sorted({*names[0], *names[1]})
+    bare, hub = server.host(a_project.path), tmp_path / "hub.json"
+    rows = [{"number": n, "title": f"The {n}", "body": ".", "labels": ["capsule"]} for n in range(1, 2 * each + 1)]
+    hub.write_text(json.dumps(new_hub(rows)))
     clones = [clone_of(bare, tmp_path / f"clone-{number}") for number in range(2)]
     for clone, own in zip(clones, names, strict=True):
-        clone.set_up(server, own)
+        clone.set_up(server, own, hub if shared else None)
     with a_person_pushing(bare, tmp_path / "person") as theirs, ThreadPoolExecutor(2) as side_by_side:
-        left_open = [name for rest in side_by_side.map(Clone.work, clones) for name in rest]
-    assert left_open == []
+        list(side_by_side.map(Clone.work, clones))
+    assert [name for clone in clones for name in clone.open()] == []
     merges = run(
         "log", "--first-parent", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare
     )
-    assert sorted(merges.split()) == sorted([*names[0], *names[1]])
+    assert sorted(merges.split()) == every
     assert_only_forward(bare, first, theirs)
     assert_each_is_green(bare, first, tmp_path / "tried")
-    for clone, own in zip(clones, names, strict=True):
-        assert [clone.agents(name) for name in own] == [1] * each
+    assert run("for-each-ref", "refs/capsule/claims", cwd=bare) == ""
+    assert {name: sum(clone.agents(name) for clone in clones) for name in every} == dict.fromkeys(every, 1)
+    assert all(any(clone.agents(name) for name in clone.names) for clone in clones)
+    for clone in clones:
         assert clone.git("branch", "--show-current") == "main"
         assert (clone.path / "README.md").read_text() == "an edit of the user's\n"
         assert clone.dirt().splitlines() == ["M README.md", "?? notes"]
