@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from capsule.core.remote import Kind, Trouble, read_push, read_trouble, told, without_credentials
+from capsule.system import git as git_module
 from capsule.system.environment import for_agents, for_commands
 from capsule.system.git import Git
 from capsule.system.stop import Stop
@@ -367,6 +370,43 @@ def test_a_refused_ref_keeps_no_other_from_its_place(a_clone: Repo, server: GitS
     assert remote.push(ours, MAIN, old) is None
 
 
+_FLOOD = """#!/bin/sh
+printf 'the reason comes first\\n' >&2
+yes "remote says nothing of use, again and again" | head -c {bytes} >&2
+printf '\\nand the rest last\\n' >&2
+exit 1
+"""
+
+
+@pytest.mark.promise("remote.kinds")
+def test_a_server_that_prints_without_end_fills_no_memory(a_repo: Repo, server: GitServer) -> None:
+    bare, size = server.host(a_repo.path), 50_000_000
+    a_repo.git("remote", "add", "origin", bare.as_uri())
+    server.refuse(MAIN, "").write_text(_FLOOD.format(bytes=size))
+    ours = a_repo.commit("ours", mine="x")
+    tracemalloc.start()
+    try:
+        trouble = remote_of(a_repo).push(ours, MAIN, a_repo.head("HEAD~1"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert trouble and trouble.kind is Kind.REFUSED and len(trouble.words) < 1000
+    assert trouble.words.startswith("the reason comes first") and "pre-receive hook declined" in trouble.words
+    assert peak < size / 10
+
+
+@pytest.mark.promise("remote.kinds")
+def test_a_listing_without_end_is_no_listing(a_clone: Repo, server: GitServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it would say that the rest is not there."""
+    for number in range(50):
+        run("update-ref", f"refs/capsule/claims/x-{number}", "main", cwd=server.repository())
+    assert len(cast("Mapping[str, str]", remote_of(a_clone).refs("refs/capsule/*"))) == 50
+    monkeypatch.setattr(git_module, "_MOST_ANSWERED", 1000)
+    trouble = remote_of(a_clone).refs("refs/capsule/*")
+    assert isinstance(trouble, Trouble) and trouble.kind is Kind.REFUSED
+    assert "answer is longer than " in trouble.words
+
+
 # Credentials and settings
 
 
@@ -467,6 +507,36 @@ def test_gits_answers_are_read(said: str, expected: Kind) -> None:
 
 def test_a_push_without_an_answer_for_its_ref_is_no_success() -> None:
     assert read_push("To http://x\nDone\n", "") == Trouble(Kind.REFUSED, "it said nothing")
+
+
+@pytest.mark.parametrize(
+    "steering",
+    [
+        "\x1b[31m",
+        "\x1b[2J",
+        "\x1b]0;a title\x07",
+        "\x1b]8;;https://evil\x1b\\",
+        "\x9b2K",
+        "\x1b(B",
+        "\x1bc",
+        "\x07",
+        "\u202e",
+    ],
+)
+def test_nothing_of_what_a_server_says_steers_a_terminal(steering: str) -> None:
+    assert told(f"remote: No{steering}.\n") == ("No." if steering.startswith(("\x1b", "\x9b")) else "No .")
+
+
+def test_progress_is_no_reason() -> None:
+    progress = (
+        "Enumerating objects: 5, done.",
+        "Counting objects:  20% (1/5)\rremote: Counting objects: 100% (5/5), done.",
+        "Compressing objects: 100% (3/3), done.",
+        "Resolving deltas: 100% (2/2), completed with 2 local objects.",
+        "Total 3 (delta 1), reused 0 (delta 0), pack-reused 0",
+    )
+    said = "".join(f"remote: {line}\n" for line in progress)
+    assert told(f"{said}remote: main is protected\n") == "main is protected"
 
 
 def test_words_are_one_line_without_what_steers_a_terminal() -> None:

@@ -20,7 +20,8 @@ BRANCHES = "refs/heads/"
 _OF_REQUESTS = "refs/heads/capsule/"
 _LONGEST = 600
 _MOST_LINES = 8
-_STEERING = r"\x1b\[[0-9;?]*[A-Za-z]"
+_STEERING = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
+_PROGRESS = r"[=*\- ]+|\w+ing [a-z ]*(?:objects|deltas|references)\b.*|Total \d+ .*"
 _USER_INFO = r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@']+@"
 _CREDENTIAL = r"(?i)\b((?:bearer|basic|token)\s+|(?:access_token|private_token|password|token)=)[^\s&'\"]+"
 
@@ -127,7 +128,7 @@ def told(said: str) -> str:
     lines = [line for line in dict.fromkeys(lines) if line]
     reasons = [line for line in lines if line.startswith("[")]
     server = [line.removeprefix("remote:").strip() for line in lines if line.startswith("remote:")]
-    server = [line for line in server if line and not re.fullmatch(r"[=*\- ]+|(?:Resolving|Counting) .*", line)]
+    server = [line for line in server if line and not re.fullmatch(_PROGRESS, line)]
     git = [line for line in lines if line.startswith(("fatal:", "error:", "ssh:")) and "failed to push" not in line]
     chosen = [*server, *reasons] if server else [*reasons, *git] if reasons or git else lines[-1:]
     words = " ".join(chosen[:_MOST_LINES]) or "it said nothing"

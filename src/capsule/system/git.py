@@ -70,6 +70,10 @@ TIMEOUT = 600.0
 _SLICE = 0.2
 """Seconds between looks at whether a command that talks to a remote has ended, or has to."""
 _GRACE = 3.0
+_MOST_ANSWERED = 64 * 1024 * 1024
+"""Bytes of an answer of a remote; one that is longer is none."""
+_MOST_SAID = 64 * 1024
+"""Bytes that are kept of the beginning, and of the end, of what a server says beside its answer."""
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _WHOLE_ID = r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -110,7 +114,7 @@ class GitResult(NamedTuple):
     out: bytes
     err: str
     ended: str = ""
-    """`timeout` or `stopped` if we ended it."""
+    """`timeout`, `stopped` or `flooded` (its answer had no end) if we ended it."""
 
 
 class Git:
@@ -761,21 +765,41 @@ def _spawn_across(
     return GitResult(process.returncode, out, err.decode(errors="replace"), ended)
 
 
+class _Ends:
+    """The beginning and the end of what a server says, which may say gigabytes."""
+
+    def __init__(self) -> None:
+        self._head, self._tail = bytearray(), bytearray()
+
+    def add(self, piece: bytes) -> None:
+        room = _MOST_SAID - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * _MOST_SAID:
+            del self._tail[:-_MOST_SAID]
+
+    def joined(self) -> bytes:
+        gap = b"\n" if len(self._tail) > _MOST_SAID else b""
+        return bytes(self._head + gap + self._tail[-_MOST_SAID:])
+
+
 def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop | None) -> tuple[bytes, bytes, str]:
     """Return what it printed until it ended, and why we are to end it, if so.
 
     A connection that ssh shares stays open behind the command, and holds its streams: they are not waited for.
     """
     assert process.stdout and process.stderr
-    heard: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+    answer, said = bytearray(), _Ends()
+    heard = {process.stdout.fileno(): answer.extend, process.stderr.fileno(): said.add}
     waiting, left, why = select.poll(), {*heard}, ""
     for fd in (*heard, *([stop.fileno()] if stop else ())):
         waiting.register(fd, select.POLLIN)
-    while not why:
+    while not why and len(answer) <= _MOST_ANSWERED:
         ready = {fd for fd, _ in waiting.poll(_SLICE * 1000)} if left else set()
         for fd in ready & left:
-            heard[fd].append(os.read(fd, 1 << 16))
-            if not heard[fd][-1]:
+            piece = os.read(fd, 1 << 16)
+            heard[fd](piece)
+            if not piece:
                 waiting.unregister(fd)
                 left.remove(fd)
         if not left:
@@ -784,8 +808,7 @@ def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop |
         if process.poll() is not None and not ready & left:
             break
         why = "stopped" if stop and stop.requested else "timeout" if time.monotonic() > deadline else ""
-    out, err = (b"".join(pieces) for pieces in heard.values())
-    return out, err, why
+    return bytes(answer), said.joined(), why or ("flooded" if len(answer) > _MOST_ANSWERED else "")
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -223,6 +223,8 @@ class Remote:
     def _ended(self, answer: GitResult, seconds: float) -> Trouble:
         if answer.ended == "stopped":
             return Trouble(Kind.STOPPED, "stopped")
+        if answer.ended == "flooded":
+            return Trouble(Kind.REFUSED, f"its answer is longer than {len(answer.out) >> 10:,} KiB")
         if not answer.ended:
             return Trouble(Kind.OFFLINE, f"git was killed by signal {-answer.code}")
         return Trouble(Kind.OFFLINE, f"no answer within {seconds:.0f} s")
