@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.live.browser import found
-from tests.live.install import AXE, BD, PINS, axe, bd, programs, search_path
+from tests.live.install import AXE, BD, PINS, TEMPORAL, axe, bd, programs, search_path, temporal
 
 collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
 
 # Looked up before any test changes the environment.
 _PROGRAMS = {name: programs(name) / name for name in PINS}
 _BD = {version: bd(version) for version in BD}
+_TEMPORAL = temporal()
 _SEARCH_PATH = search_path()
 _CHROMIUM = found()
 _AXE = axe()
@@ -62,3 +63,15 @@ def real_bd(version: str) -> Path:
 def any_bd(request: pytest.FixtureRequest) -> Path:
     """The real bd of each era."""
     return real_bd(request.param)
+
+
+def temporal_program(name: str = "temporal-server") -> Path:
+    """A program of Temporal's; whoever needs one that is not there is skipped, by name."""
+    if not (_TEMPORAL / name).exists():
+        pytest.skip(f"{name} {TEMPORAL} is not built: see `make live`")
+    return _TEMPORAL / name
+
+
+@pytest.fixture
+def temporal_server_program() -> Path:
+    return temporal_program()

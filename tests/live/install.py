@@ -1,4 +1,4 @@
-"""Install the real agent CLIs, bd, gh, uv and test runners, pinned, into a cache that every clone of this user finds.
+"""Install the real agent CLIs, bd, Temporal and test runners, pinned, into a cache that every clone of this user finds.
 
 The cache is `capsule-live` in the user's cache folder (XDG_CACHE_HOME, ~/.cache, or ~/Library/Caches on a Mac), or the
 folder that CAPSULE_LIVE_CACHE names. Each program has a folder there, named after it and its version. The programs
@@ -11,6 +11,7 @@ cannot be had is skipped by name in the tests.
 
 bd is built from source, with Go, once: the one of the Dolt era takes some twelve minutes of a processor. It is not put
 on the PATH, because a project with beads is read otherwise where there is a bd; the tests that want it put it there.
+So is Temporal's server, with the tool that makes its tables in Postgres.
 
 Chromium is the one that this machine has. Where it has none, it is installed as packages are: by root, with apt-get.
 """
@@ -118,6 +119,9 @@ BD = {
     ),
 }
 """One of the SQLite era and one of the Dolt era, of those that can be built from the proxy alone."""
+TEMPORAL = "1.32.0"
+_TEMPORAL_MODULE = "go.temporal.io/server"
+_TEMPORAL_PROGRAMS = {"temporal-server": "cmd/server", "temporal-sql-tool": "cmd/tools/sql"}
 
 
 class NotToBeHad(Exception):
@@ -155,6 +159,11 @@ def programs(name: str) -> Path:
 
 def bd(version: str) -> Path:
     return cache() / f"bd-{version}" / "bd"
+
+
+def temporal() -> Path:
+    """The folder of the server and its tool."""
+    return cache() / f"temporal-{TEMPORAL}"
 
 
 def uv() -> Path:
@@ -226,8 +235,7 @@ def main(only: Collection[str] = ()) -> int:
     try:
         wanted = {what: get for what, get in jobs.items() if not only or what.split()[0] in only}
         told = [meanwhile.submit(_tell, what, get) for what, get in wanted.items()]
-        if not only or "bd" in only:
-            _get_bds()
+        _get_what_go_builds(only)
         for one in told:
             one.result()
     finally:
@@ -443,10 +451,15 @@ def _get_nextest() -> str:
     return "built"
 
 
-def _get_bds() -> None:
+def _get_what_go_builds(only: Collection[str]) -> None:
     """One after the other: they have much in common. What Go leaves behind is large, and of no use afterwards."""
+    jobs: dict[str, Callable[[], str]] = {f"bd {version}": partial(_get_bd, version) for version in BD}
+    jobs |= {f"temporal {TEMPORAL}": _get_temporal}
+    wanted = {what: get for what, get in jobs.items() if not only or what.split()[0] in only}
+    if not wanted:
+        return
     with _one_at_a_time("go"):
-        failures = [_tell(f"bd {version}", partial(_get_bd, version)) for version in BD]
+        failures = [_tell(what, get) for what, get in wanted.items()]
         if not any(isinstance(failure, BuildFailed) for failure in failures):
             shutil.rmtree(cache() / "go", ignore_errors=True)
 
@@ -463,7 +476,7 @@ def _get_bd(version: str) -> str:
     with _beside(bd(version).parent) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
         _write_module(Path(scratch), version)
         words = (go, "build", "-v", "-o", str(folder / "bd"), f"{_MODULE}/cmd/bd")
-        _build(f"bd {version}", words, Path(scratch), _go_environment(go, source))
+        _build(f"bd {version}", words, Path(scratch), _go_environment(go, cgo=source.cgo))
         _check_bd(version, folder / "bd")
         folder.rename(bd(version).parent)
     return "built"
@@ -477,7 +490,32 @@ def _write_module(folder: Path, version: str) -> None:
     (folder / "go.sum").write_text(f"{_MODULE} v{version} h1:{code}\n{_MODULE} v{version}/go.mod h1:{requirements}\n")
 
 
-def _go_environment(go: str, source: Source) -> dict[str, str]:
+def _get_temporal() -> str:
+    if temporal().is_dir():
+        _check_temporal(temporal())
+        return "there already"
+    go = shutil.which("go")
+    if go is None:
+        raise NotToBeHad("go is not on the PATH")
+    with _beside(temporal()) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        for name in ("go.mod", "go.sum"):
+            shutil.copyfile(Path(__file__).with_name("temporal") / name, Path(scratch, name))
+        environment = _go_environment(go, cgo=False) | {"GOFLAGS": "-mod=mod -modcacherw -trimpath -buildvcs=false"}
+        for program, package in _TEMPORAL_PROGRAMS.items():
+            words = (go, "build", "-v", "-ldflags", "-s -w", "-o", str(folder / program))
+            _build(f"{program} {TEMPORAL}", (*words, f"{_TEMPORAL_MODULE}/{package}"), Path(scratch), environment)
+        _check_temporal(folder)
+        folder.rename(temporal())
+    return "built"
+
+
+def _check_temporal(folder: Path) -> None:
+    said = _run(str(folder / "temporal-server"), "--version", cwd=cache())
+    if TEMPORAL not in said:
+        raise NotToBeHad(f"it says that it is {said.strip()!r}")
+
+
+def _go_environment(go: str, *, cgo: bool) -> dict[str, str]:
     """Where the user gets modules and tools from is as they have it; what Go writes goes into the cache."""
     own = cache() / "go"
     return {
@@ -487,7 +525,7 @@ def _go_environment(go: str, source: Source) -> dict[str, str]:
         "GOCACHE": str(own / "build"),
         "GOFLAGS": "-mod=mod -modcacherw -trimpath -buildvcs=false -tags=gms_pure_go",
         "GOWORK": "off",
-        "CGO_ENABLED": str(int(source.cgo)),
+        "CGO_ENABLED": str(int(cgo)),
     }
 
 
