@@ -120,15 +120,15 @@ class OpenRun(Struct):
 
 def open_run(events: Iterable[Event]) -> OpenRun:
     """Read a run's stream. A run that was killed and resumed is one run; one that has ended may start nothing."""
-    return reduce(_after, events, OpenRun())
+    return reduce(after, events, OpenRun())
 
 
 def followed_run(events: ReadEvents, stream: str) -> CachedState[OpenRun]:
     """Follow a run's stream."""
-    return CachedState(events, stream, OpenRun(), _after)
+    return CachedState(events, stream, OpenRun(), after)
 
 
-def _after(run: OpenRun, event: Event) -> OpenRun:
+def after(run: OpenRun, event: Event) -> OpenRun:
     """Change the run by one more event; return it, or a new one where it has ended."""
     if isinstance(event, RunStarted):
         run.cap, run.budget, run.jobs, run.stopped, run.answered = event.cap, event.budget, event.jobs, set(), []

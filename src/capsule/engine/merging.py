@@ -94,7 +94,11 @@ class _Work:
 
     def __init__(self, job: Job) -> None:
         state = job.state
-        self.job, self.trunk, self.at = job, job.services.trunk(state.into), job.services.clock.now()
+        self.job, self.trunk = job, job.services.trunk(state.into)
+        # A proposal that is repeated, after a kill for example, is the same commit: it archives at the same time.
+        known = state.proposed
+        again = known is not None and known.archived_at and known.onto == self.trunk.tip()
+        self.at = known.archived_at if known and again else job.services.clock.now()
         alone = f" of {job.mission}" if state.policy.verify == "warn" else ""  # its own red result concerns only itself
         self.gate = f"{state.policy.verify}{alone}: {state.policy.test}"
         self._evidence: dict[str, tuple[Evidence, ...]] = {}

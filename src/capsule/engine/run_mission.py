@@ -50,7 +50,7 @@ def run_until_halt(order: Order, services: Services) -> MissionState:
     """Start or continue the mission, under its claim, until it ends, halts or is stopped."""
     mission = order.mission
     with services.journal.claim(mission), lost_objects_of(mission), claimed(order, services) as told:
-        _make_ready(order, services)
+        make_ready(order, services)
         if told:
             note(services, mission, Warned(at=services.clock.now(), text=told))
         try:
@@ -115,34 +115,55 @@ def run(mission: str, services: Services) -> MissionState:
     kills = Counter[str]()
     while step := next_step(state):
         tell_remarks(mission, services)
-        if state.returned:
-            note(services, mission, _rebased(state, services))
-            state, seen = _settled(services, mission, state, seen)
-            continue
+        if not _take(step, state, services, kills):
+            break
+        state, seen = _settled(services, mission, state, seen)
+    return state
+
+
+def run_one(mission: str, key: str, services: Services) -> MissionState:
+    """Do only this step, if it is the next one, and what belongs to it: its record in the tracker, a rebuild.
+
+    Without a key, only what has to be done before the next step. The caller holds the mission.
+    """
+    state, seen = _settled(services, mission, MissionState(), 0)
+    step = next_step(state)
+    if step and step.key == key and not _take(step, state, services, Counter()):
+        raise Paused(f"{mission} was not admitted to {key}.")
+    return _settled(services, mission, state, seen)[0]
+
+
+def starts_agent(state: MissionState, services: Services) -> bool:
+    """Tell whether the next step starts an agent."""
+    step = next_step(state)
+    return step is not None and spawns(step, state, services)
+
+
+def _take(step: Step, state: MissionState, services: Services, kills: Counter[str]) -> bool:
+    """Do the next step, or find that it has to begin anew; return False at a limit of the run."""
+    mission = state.mission
+    while True:
         begun = _begun(step, state, services)
         if services.run_limits.should_stop(state, spawns=begun.spawns):  # beyond the limit of this run
-            break
+            return False
         if begun.spawns:
             require_budget(state, step.phase, services)
         try:
             ended = _once(step, begun, state, services)
         except WentBack:
-            state, seen = _settled(services, mission, state, seen)
-            continue
+            return True
         except AgentKilled as killed:  # begun anew, so that its run counts one more agent
             kills[step.key] += 1
             if kills[step.key] >= TRIES:
                 raise
             note(services, mission, Warned(at=services.clock.now(), text=f"{killed.message} It is started again."))
-            state, seen = _settled(services, mission, state, seen)
-            continue
+            return True
         except NotYet:  # running agents hold the rest of the budget and may leave some of it
             if not services.clock.wait(_BUDGET_WAIT):
                 raise Interrupted(f"Stopped before {step.phase}; nothing is lost.") from None
             continue
         services.observer.event(mission, ended)
-        state, seen = _settled(services, mission, state, seen)
-    return state
+        return True
 
 
 def _once(step: Step, begun: StepBegun, state: MissionState, services: Services) -> StepEnded:
@@ -155,12 +176,16 @@ def _once(step: Step, begun: StepBegun, state: MissionState, services: Services)
 
 
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
-    """Apply new events of the journal until the mission agrees with its tracker."""
+    """Apply new events until the mission agrees with its tracker, and its work is rebuilt if it has gone back."""
     while True:
         for number, event in services.journal.events(mission, after=seen):
             state, seen = apply(state, event), number
-        if not sync_tracker(state, services):
+        if sync_tracker(state, services):
+            continue
+        if not (state.returned and next_step(state)):
             return state, seen
+        tell_remarks(mission, services)
+        note(services, mission, _rebased(state, services))
 
 
 def close_what_is_merged(services: Services) -> list[str]:
@@ -206,7 +231,7 @@ def _do(
     return perform(step, state, services, run_until_halt)
 
 
-def _make_ready(order: Order, services: Services) -> None:
+def make_ready(order: Order, services: Services) -> None:
     """Start a new mission, reopen a halted one, or just continue an interrupted one."""
     state = load_state(services, order.mission)
     if state.unrecorded and state.finished:
