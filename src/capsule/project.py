@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from capsule.journals.logs import LogFolders
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
+    from capsule.workspaces.mission_events import MissionEvents
     from capsule.workspaces.state_branch import StateBranch
 
 GET_BD = "https://github.com/steveyegge/beads"
@@ -107,7 +108,19 @@ class Project:
 
         # The settings, with the secrets they name, are read only when there is something to write.
         redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
+        if self.settings.engine != "local":
+            from capsule.journals.mirror import MirroredJournal
+
+            return MirroredJournal(self.state_folder, self.mission_events(), read_only=read_only, redact=redact)
         return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
+
+    def mission_events(self) -> MissionEvents:
+        """Open the events of missions that run on several machines."""
+        from capsule.workspaces.mission_events import MissionEvents
+        from capsule.workspaces.remote import Remote
+
+        chosen = self.settings
+        return MissionEvents(self.git, Remote(self.git, chosen.merge.remote), chosen.temporal.events)
 
     def journal_reader(self) -> JournalReader:
         """Open the journal to look at it; nothing is made where there is none."""
@@ -119,12 +132,14 @@ class Project:
         return LogFolders(self.root, lambda data: self.redactor.data(data))  # noqa: PLW0108 (as in the journal)
 
 
-def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
+def open_project(
+    directory: str | None, flags: Mapping[str, object] | None = None, kind: type[Project] = Project
+) -> Project:
     """Open the project around a directory, also from a subdirectory or from inside a mission's worktree."""
     place = Path(directory or ".").absolute()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
-    project = Project(Git.find(place), flags or {})
+    project = kind(Git.find(place), flags or {})
     _refuse_what_is_no_text(project.root, project.git.common_dir)
     _refuse_what_is_no_folder(project.root / ".capsule", _FOLDERS)
     _refuse_what_is_no_folder(project.state_folder, _STATE_FOLDERS)

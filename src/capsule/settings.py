@@ -28,6 +28,10 @@ Retries = Annotated[int, Meta(ge=0, le=1000, description="a whole number, 0 or m
 Priority = Annotated[int, Meta(ge=0, le=4, description="a whole number, 0 to 4")]
 Count = Annotated[int, Meta(ge=1, description="a whole number, 1 or more")]
 Prefix = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]{0,15}\Z", description="1 to 16 letters and digits")]
+ProjectId = Annotated[
+    str, Meta(pattern=r"^([a-z0-9][a-z0-9-]{0,62})?\Z", description="a name of lower-case letters, digits and dashes")
+]
+HostName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]*\Z", description="a name of letters, digits, dots and dashes")]
 RemoteName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z", description="the name of a remote, as `git remote` lists them")
 ]
@@ -50,6 +54,8 @@ class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): .
 class _ProjectOptions(_Section, frozen=True):
     prefix: Prefix = "WRK"
     """The prefix of backlog item ids."""
+    id: ProjectId = ""
+    """The name of the project on Temporal, which all its clones share. Needed for `engine: temporal` only."""
     main: str = "auto"
     """The branch that work is merged into. `auto`: the branch that origin/HEAD names, else `main`, else `master`."""
 
@@ -329,6 +335,32 @@ class _TrackerOptions(_Section, frozen=True):
     github: GitHubOptions = GitHubOptions()
 
 
+class TemporalOptions(_Section, frozen=True):
+    """The Temporal server that missions run on with `engine: temporal`."""
+
+    address: str = "127.0.0.1:7233"
+    """Host and port of the server's front end."""
+    namespace: str = "default"
+    """The namespace on the server."""
+    tls: bool = False
+    """Whether the connection is encrypted. With an API key, in the variable CAPSULE_TEMPORAL_API_KEY, it always is."""
+    tls_ca: str = ""
+    """A file with the certificates that the server's one is checked against. Empty: those of the system."""
+    tls_cert: str = ""
+    """A file with our own certificate, for a server that asks for one."""
+    tls_key: str = ""
+    """A file with the key of that certificate."""
+    events: RefsBelow = "refs/capsule/events/"
+    """Where the events of missions are put at the remote; `refs/heads/capsule-events/` for a server that accepts
+    branches only."""
+    heartbeat_seconds: Annotated[float, Meta(ge=2, le=3600, description="a number of seconds from 2 to 3600")] = 20
+    """A step whose worker is not heard of for so long is done by another one; its agent is ended there."""
+    host: HostName = ""
+    """What this machine is called among the workers. Empty: as it calls itself."""
+    label: str = ""
+    """Only workers with this label (`capsule worker --can LABEL`) work for this project. Empty: all."""
+
+
 class Settings(_Section, frozen=True):
     project: _ProjectOptions = _ProjectOptions()
     guardrails: _GuardrailOptions = _GuardrailOptions()
@@ -359,6 +391,10 @@ class Settings(_Section, frozen=True):
     that gets the event as JSON on stdin, or a list of these: [more](../how-to/notifications.md)."""
     git: _GitOptions = _GitOptions()
     merge: MergeOptions = MergeOptions()
+    engine: Literal["local", "temporal"] = "local"
+    """Where missions run. `local`: on this machine. `temporal`: on any of several, by a Temporal server:
+    [more](../how-to/several-machines.md)."""
+    temporal: TemporalOptions = TemporalOptions()
 
 
 PUBLISH = {"merge": "worktree", "steps": "checkout"}
@@ -379,7 +415,7 @@ _TOLD_TO_CHILDREN = (
         "SLOT",
         "PORT_BASE",
     ),
-    *("NOTIFICATION", "NOTIFICATION_WORDS"),
+    *("NOTIFICATION", "NOTIFICATION_WORDS", "TEMPORAL_API_KEY", "TEMPORAL_KEY"),
 )
 NO_SETTINGS = frozenset(ENV_PREFIX + name for name in _TOLD_TO_CHILDREN)
 """Variables that Capsule sets for child processes; a nested Capsule must not read them as settings."""

@@ -145,6 +145,28 @@ class SqliteJournal(Journal):
     def streams(self) -> Sequence[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT stream FROM events ORDER BY stream")]
 
+    def fill(self, stream: str, events: Sequence[Event]) -> None:
+        """Put recorded events into an empty stream."""
+        self._append(stream, 0, events)
+
+    def _append(self, stream: str, last: int, events: Sequence[Event]) -> None:
+        with self._transaction() as db:
+            rows = [
+                (stream, number, kind(event), getattr(event, "key", None), encode(event))
+                for number, event in enumerate(events, last + 1)
+            ]
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+
+    def become(self, stream: str, events: Sequence[Event]) -> None:
+        """Make a stream equal to these events: add what is new, or write all of it anew where it differs."""
+        known = [event for _, event in SqliteJournal.events(self, stream)]
+        if known == list(events[: len(known)]):
+            self._append(stream, len(known), events[len(known) :])
+            return
+        with self._transaction() as db:
+            db.execute("DELETE FROM events WHERE stream = ?", (stream,))
+        self._append(stream, 0, events)
+
     def close(self) -> None:
         if self._connection:
             self._connection.close()

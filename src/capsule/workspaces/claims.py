@@ -109,8 +109,13 @@ class RemoteClaims(Claims):
         *,
         on_loss: Callable[[], None] = lambda: None,
         tell: Callable[[str, str], None] = lambda _item, _text: None,
+        holder: Holder | None = None,
     ) -> None:
-        """`on_loss` ends what works for a claim that is lost; `tell` shows what happens beside the work."""
+        """`on_loss` ends what works for a claim that is lost; `tell` shows what happens beside the work.
+
+        `holder` takes the claims; by default, this clone.
+        """
+        self._holder = holder
         self._name, self._root = remote, git.root
         self._namespace = namespace
         self._lasting = lasting
@@ -478,11 +483,13 @@ class RemoteClaims(Claims):
 
     @cached_property
     def _us(self) -> Holder:
-        return Holder(self._clone, platform.node(), os.urandom(8).hex())
+        return self._holder or Holder(self._clone, platform.node(), os.urandom(8).hex())
 
     @cached_property
     def _clone(self) -> str:
-        """Return the name of this clone, made up at its first claim."""
+        """Return the name of this clone, made up at its first claim; or the one that the holder has."""
+        if self._holder:
+            return self._holder.clone
         note, inode = self._git.capsule_dir / "clone.json", self._git.common_dir.stat().st_ino
         note.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._git.capsule_dir / "locks" / "clone.lock", _LOOK_SECONDS):
