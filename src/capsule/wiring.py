@@ -180,8 +180,12 @@ def open_services(
     *,
     model: str = "",
     dry: bool = False,
+    held_claims: Claims | None = None,
 ) -> Iterator[Services]:
-    """Open every adapter; close them at the end, with everything that runs behind them. A dry one only looks."""
+    """Open every adapter; close them at the end, with everything that runs behind them. A dry one only looks.
+
+    `held_claims` takes the place of claims by this clone.
+    """
     settings = project.settings
     journal, logs, redactor = project.journal(), project.logs(), project.redactor
     observer = FanOut(observer, LiveFile(logs.folder, SystemClock().now), redactor=redactor)
@@ -191,7 +195,7 @@ def open_services(
         closing(RunnerSlots(own_cache(project.env))) as slots,
         _redacted_errors(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
-        closing(claims_of(project, stop, observer.activity)) as claims,
+        closing(held_claims or claims_of(project, stop, observer.activity)) as claims,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
         shell = _shell(project, supervisor, stop, sandbox, slots)

@@ -15,6 +15,7 @@ import argparse
 
 from capsule.app.control import jobs_of_runs, name_of, set_jobs
 from capsule.commands.arguments import say, tell
+from capsule.commands.worker import refuse_without_sdk
 from capsule.core.errors import UsageError
 from capsule.project import open_project
 from capsule.system.machine import most_jobs
@@ -33,6 +34,12 @@ def run(args: argparse.Namespace) -> int:
             say(f"{name_of(each.stream)}: {each.allowed} at a time; running: {running or 'none'}")
         return 0
     jobs = _number(args.jobs)
+    if project.settings.engine == "temporal":
+        refuse_without_sdk()
+        from capsule.temporal.control import set_jobs as set_jobs_elsewhere  # noqa: PLC0415 - an optional dependency
+
+        say(f"{jobs} at a time from now on (before: {set_jobs_elsewhere(project, jobs)})")
+        return 0
     for before in set_jobs(project, jobs):
         say(f"{name_of(before.stream)}: {jobs} at a time from now on (before: {before.allowed})")
         if len(before.running) > jobs:

@@ -21,7 +21,13 @@ def request_of(args: argparse.Namespace) -> RunRequest:
 
 def flags_of(args: argparse.Namespace) -> dict[str, object]:
     """Return the options that are settings, by their dotted key. A recording replaces every agent."""
-    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries", "jobs": "execution.jobs"}
+    names = {
+        "agent": "agent",
+        "verify": "verify",
+        "max_retries": "execution.max_retries",
+        "jobs": "execution.jobs",
+        "on": "engine",
+    }
     flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
     if getattr(args, "replay", None) is None:
         return flags

@@ -69,14 +69,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--rebase", action="store_true", help="rebuild the work on the new main and continue from there"
     )
     parser.add_argument("--take-over", action="store_true", help="work on it although another clone has claimed it")
+    where = "where missions run: on this machine, or on those of a Temporal server (default: the setting `engine`)"
+    parser.add_argument("--on", choices=("local", "temporal"), help=where)
     dirty_option(parser)
     output_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    way = "live_view" if wants_a_screen(args) else "dry_run" if args.dry_run else "headless"
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
+    way = "live_view" if wants_a_screen(args) else "dry_run" if args.dry_run else "headless"
+    if project.settings.engine == "temporal" and not args.dry_run:
+        way = "on_temporal"
     return int(import_module(f"capsule.commands.{way}").start(project, request, args))  # each loads what it needs
 
 

@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "jobs": Verb("jobs", "show or change how many missions run at a time"),
         "stop": Verb("stop", "stop all runs of this project, or the named missions"),
         "sync": Verb("sync", "ask what has become of requests that wait for review"),
+        "worker": Verb("worker", "do steps of missions on Temporal, on this machine"),
         "step": Verb("step", "run one phase of an item, then stop"),
         "triage": Verb("triage", "assess every new item of the backlog"),
         "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),
@@ -113,6 +114,7 @@ HINTS = {
 OVERVIEW = "_overview"
 INTERNAL = {
     "_runner": Verb("runner", "run one mission for a queue", in_project=False),
+    "_step": Verb("step_of_worker", "do one step for a worker", in_project=False),
     "_ids": Verb("ids", "print the ids of open items, for shells", in_project=False),
     OVERVIEW: Verb("overview", "show the state of the project, and the next command", in_project=False),
 }
