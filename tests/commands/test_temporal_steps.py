@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from capsule.core.event import Proposed, StepEnded
+from capsule.core.event import Proposed, StepBegun, StepEnded
 
 from ..git_server import GitServer, git_server, moves_of, run
 from .conftest import ITEM, Project
@@ -71,6 +72,22 @@ def test_a_step_that_is_not_on_record_is_done_again_by_another_machine(hosts: li
     heard = do_step(hosts[1], driver.task("execute#1", spawns=True))
     assert heard.at != unheard.at
     assert run("rev-parse", f"refs/capsule/events/{ITEM}", cwd=server.repository()) == heard.at
+
+
+@pytest.mark.promise("machines.record")
+def test_an_agent_of_a_lost_machine_is_on_record_with_the_step_that_is_done_again(
+    hosts: list[Project], server: GitServer
+) -> None:
+    driver = Driver(hosts, ITEM)
+    steps = driver.steps()
+    while not (driver.state.to_do and driver.state.to_do[0] == "execute"):
+        next(steps)
+    began = "2026-02-11T09:30:00Z"
+    report = driver.do(replace(driver.task("execute#1", spawns=True), lost=(began,)))
+    begun = [event for event in report.events if isinstance(event, StepBegun)]
+    assert [(event.key, event.spawns) for event in begun] == [("execute#1", True)] * 2 and begun[0].at == began
+    assert [event.key for event in report.events if isinstance(event, StepEnded)] == ["execute#1"]
+    assert [event.attempt for event in begun] == [1, 1], "a lost one is no retry"
 
 
 @pytest.mark.promise("machines.record")

@@ -121,13 +121,18 @@ def run(mission: str, services: Services) -> MissionState:
     return state
 
 
-def run_one(mission: str, key: str, services: Services) -> MissionState:
+def run_one(mission: str, key: str, services: Services, *, lost: Sequence[str] = ()) -> MissionState:
     """Do only this step, if it is the next one, and what belongs to it: its record in the tracker, a rebuild.
 
-    Without a key, only what has to be done before the next step. The caller holds the mission.
+    Without a key, only what has to be done before the next step. `lost` has the times at which it was begun by somebody
+    who was never heard of again. The caller holds the mission.
     """
     state, seen = _settled(services, mission, MissionState(), 0)
     step = next_step(state)
+    if step and step.key == key and lost:
+        for at in lost:
+            note(services, mission, msgspec.structs.replace(_begun(step, state, services), at=at))
+        state, seen = _settled(services, mission, state, seen)
     if step and step.key == key and not _take(step, state, services, Counter()):
         raise Paused(f"{mission} was not admitted to {key}.")
     return _settled(services, mission, state, seen)[0]

@@ -149,6 +149,8 @@ class StepTask(Struct, frozen=True, omit_defaults=True):
     """The mission has its turn to merge."""
     stays: bool = False
     """The step before this one was done by the same worker."""
+    lost: tuple[str, ...] = ()
+    """When it was begun by workers that were lost: that goes on record with this one."""
     leaves: Trouble | None = None
     """Instead of a step: put on record why the mission stops here."""
     host: str = ""

@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
     )
 
 BUSY, DRAINED = "busy", "drained"
-"""Errors of a worker that has not begun the step: another one does it."""
+"""Errors of a worker that has not begun the step, or ends within it: another one does it."""
 _MOST_LOST = 10
 """How often a worker may be lost in the same step before a person is asked."""
 _PAUSE, _LONGEST_PAUSE = 2.0, 60.0
@@ -98,7 +98,7 @@ class MissionWorkflow:
 
     async def _do(self, upcoming: Upcoming, *, turn: str) -> StepReport:
         """Do one step; have it done again by another worker if one is lost."""
-        lost, waited, pause = 0, 0.0, _PAUSE
+        lost, waited, pause = list[str](), 0.0, _PAUSE
         permit: Permit | None = None
         while True:
             self._number += 1
@@ -116,7 +116,9 @@ class MissionWorkflow:
                 permit=permit,
                 turn=bool(turn),
                 stays=bool(host),
+                lost=tuple(lost),
             )
+            began = _now()
             try:
                 report = await self._on(host, task)
             except ActivityError as error:
@@ -126,11 +128,11 @@ class MissionWorkflow:
                 if fault and fault.type not in (BUSY, DRAINED):
                     return await self._left(fault.message, Trouble(fault.type or "Bug", fault.message))
                 if _has_begun(error):
-                    lost += 1
+                    lost.append(began)
                     await self._lose(permit, task)
                     permit = None
-                    if lost >= _MOST_LOST:
-                        why = f"{lost} workers in a row were lost in {upcoming.key or 'the first step'}."
+                    if len(lost) >= _MOST_LOST:
+                        why = f"{len(lost)} workers in a row were lost in {upcoming.key or 'the first step'}."
                         return await self._left(why, Trouble("WorkersLost", why))
                 elif not host:
                     await asyncio.sleep(_PAUSE)
@@ -138,7 +140,7 @@ class MissionWorkflow:
             begun = await self._take_over(report, task)
             if not (report.trouble and report.trouble.passes) or waited >= self._job.where.wait_seconds:
                 return report
-            permit = None if begun else permit
+            permit, lost = (None, []) if begun else (permit, lost)
             await asyncio.sleep(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE)
 
@@ -325,7 +327,7 @@ def _has_begun(error: ActivityError) -> bool:
     cause = error.cause
     if isinstance(cause, TimedOut):
         return cause.type is not TimeoutType.SCHEDULE_TO_START
-    return not (isinstance(cause, ApplicationError) and cause.type in (BUSY, DRAINED))
+    return not (isinstance(cause, ApplicationError) and cause.type == BUSY)
 
 
 def _now() -> str:

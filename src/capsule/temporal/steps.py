@@ -237,7 +237,7 @@ def _work(project: StepProject, task: StepTask, stop: Stop) -> Upcoming | None:
         if state.checkpoint and not task.stays:
             _bring_here(state, services)
         try:
-            state = run_one(mission, task.key, services)
+            state = run_one(mission, task.key, services, lost=task.lost)
         except (TurnWanted, RecordFirst, Interrupted):
             raise
         except CapsuleError as fault:

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -80,7 +80,7 @@ class Steps:
                 await _end(process)
                 self._tell(f"{name}: stopped")
                 if self.draining:
-                    raise ApplicationError("This worker ends.", type=DRAINED) from None
+                    raise _passed_on("This worker ends.", DRAINED) from None
                 raise
             self._tell(f"{name}: {report.word or 'begun'}")
             return report
@@ -90,7 +90,7 @@ class Steps:
         try:
             await asyncio.wait_for(self._slots.acquire(), _BUSY_SECONDS)
         except TimeoutError:
-            raise ApplicationError("All slots of this worker are taken.", type=BUSY) from None
+            raise _passed_on("All slots of this worker are taken.", BUSY) from None
         try:
             yield
         finally:
@@ -136,9 +136,16 @@ class Steps:
         """Tell whether a workflow is under way."""
         try:
             found = await self._client.get_workflow_handle(workflow).describe()
-        except RPCError:
-            return False
+        except RPCError as fault:
+            if fault.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
         return found.status is WorkflowExecutionStatus.RUNNING
+
+
+def _passed_on(why: str, kind: str) -> ApplicationError:
+    """Make the error that has another worker do the step; it is no fault, so the log has no traceback of it."""
+    return ApplicationError(why, type=kind, category=ApplicationErrorCategory.BENIGN)
 
 
 async def _end(process: Process) -> None:
