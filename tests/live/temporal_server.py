@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, RegisterNamespaceRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 LOOPBACK = "127.0.0.1"
 NAMESPACE = "capsule"
@@ -25,6 +27,7 @@ _SERVICES = ("frontend", "history", "matching", "worker")
 _PATIENCE = 120.0
 """Seconds; on a quiet machine it serves after about three."""
 _RETENTION = timedelta(days=1)
+Got = TypeVar("Got")
 
 
 class TemporalServer:
@@ -38,7 +41,7 @@ class TemporalServer:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        ports = _free_ports(ip, 2 * len(_SERVICES))
+        ports = free_ports(ip, 2 * len(_SERVICES))
         self.address = f"{ip}:{ports[0]}"
         self._config = folder / "config.yaml"
         self._config.write_text(json.dumps(_configuration(folder / "temporal.db", ip, ports), indent=2))
@@ -54,7 +57,7 @@ class TemporalServer:
         words = [str(self._program), "--config-file", str(self._config), "--allow-no-auth", "start"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
-        asyncio.run(self._serving(namespaces))
+        asyncio.run(serving(self.address, namespaces, self._alive))
 
     def stop(self) -> None:
         """End it as an administrator does."""
@@ -82,21 +85,32 @@ class TemporalServer:
                 self._process.wait()
             self._process = None
 
-    async def _serving(self, namespaces: tuple[str, ...]) -> None:
-        client = await self._insisting(lambda: Client.connect(self.address))
-        for name in namespaces:
-            await self._insisting(lambda name=name: _register(client, name))
-            await self._insisting(lambda name=name: _list(client, name))
+    def _alive(self) -> str:
+        """Return what it said last, for whoever waits for it in vain."""
+        assert self._process is not None and self._process.poll() is None, self.log()[-2000:]
+        return self.log()[-2000:]
 
-    async def _insisting(self, act: Any) -> Any:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return await act()
-            except (RPCError, RuntimeError) as fault:
-                assert self._process is not None and self._process.poll() is None, self.log()[-2000:]
-                assert time.monotonic() < deadline, f"{fault}\n{self.log()[-2000:]}"
-                await asyncio.sleep(0.1)
+
+async def serving(
+    address: str, namespaces: Sequence[str], said: Callable[[], str], *, tls: TLSConfig | bool = False
+) -> None:
+    """Wait until a server serves, and knows these namespaces."""
+    client = await _insisting(lambda: Client.connect(address, tls=tls), said)
+    for name in namespaces:
+        elsewhere = await Client.connect(address, namespace=name, tls=tls)
+        await _insisting(partial(_register, client, name), said)
+        await _insisting(partial(elsewhere.count_workflows, None), said)
+
+
+async def _insisting(act: Callable[[], Awaitable[Got]], said: Callable[[], str]) -> Got:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await act()
+        except (RPCError, RuntimeError) as fault:
+            assert time.monotonic() < deadline, f"{fault}\n{said()}"
+            said()
+            await asyncio.sleep(0.1)
 
 
 async def _register(client: Client, name: str) -> None:
@@ -110,19 +124,16 @@ async def _register(client: Client, name: str) -> None:
             raise
 
 
-async def _list(client: Client, name: str) -> None:
-    """Ask what only works when every part of the server knows the namespace."""
-    await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
-    elsewhere = await Client.connect(client.service_client.config.target_host, namespace=name)
-    await elsewhere.count_workflows()
-
-
-def _free_ports(ip: str, number: int) -> list[int]:
+def free_ports(ip: str, number: int) -> list[int]:
+    """Return free ports, of those that the server can write into any database, and that no client is given."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind((ip, 0))
-        return [each.getsockname()[1] for each in sockets]
+        found = dict[int, None]()
+        while len(found) < number:
+            port, tried = random.randrange(15_000, 32_000), stack.enter_context(socket.socket())
+            with suppress(OSError):
+                tried.bind((ip, port))
+                found[port] = None
+        return list(found)
 
 
 def _configuration(database: Path, ip: str, ports: list[int]) -> dict[str, Any]:
