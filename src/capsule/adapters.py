@@ -494,7 +494,7 @@ class Claims:
     def about_to_publish(self, items: Iterable[str], commit: str, onto: str) -> None:
         """Note at the remote which commit is about to become main with these items, if they are claimed by this clone.
 
-        Raise HeldElsewhere or MergedElsewhere if not: then nothing may be pushed.
+        Raise HeldElsewhere or MergedElsewhere for the first that is not: then nothing may be pushed.
         """
 
     def let_go(self, item: str, standing: Standing) -> None:

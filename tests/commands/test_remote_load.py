@@ -19,7 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import StepBegun, Waiting
+from capsule.core.claim import Holder, as_message, new_claim
+from capsule.core.event import StepBegun, Stopped, Waiting
+from capsule.core.merge_queue import MergeQueue, merge_stream
 from tests.costs import LONG, eventually
 
 from ..conftest import Repo
@@ -139,6 +141,64 @@ def test_a_batch_is_pushed_as_one_commit_and_the_work_of_each_before_it(
     assert works == names
     assert len(moves_of(bare, MAIN)) < len(names), "none was merged with another"
     assert clone.head("main") == run("rev-parse", MAIN, cwd=bare)
+
+
+_HELD_UP = """
+until_there() {{ i=0; until [ -e {folder}/$1 ]; do sleep 0.05; i=$((i+1)); [ $i -lt 600 ] || exit 1; done; }}
+case $(ls item-* 2> /dev/null | wc -l) in
+    0|1) exit 0;;
+    2) until_there queued; exit 0;;
+    *) touch {folder}/together; until_there taken;;
+esac
+"""
+"""The tests of a merge wait: that of two until all are in the line, that of a batch until a claim is taken over."""
+
+
+@pytest.mark.promise("claims.late", "claims.one")
+def test_of_a_batch_only_the_mission_is_left_out_whose_claim_was_taken_over(
+    a_project: Project, server: GitServer, tmp_path: Path
+) -> None:
+    names = [f"item-{number}" for number in range(4)]
+    clone = prepared(a_project, server, tmp_path, names, **{"tests/test_slow.sh": _HELD_UP.format(folder=tmp_path)})
+    clone.always |= {"CAPSULE_MERGE__BATCH": "4", "CAPSULE_EXECUTION__JOBS": "4"}
+    lost: list[str] = []
+
+    def taken_over() -> None:
+        assert eventually(lambda: len(queue_of(clone).stacked) == len(names), LONG)
+        (tmp_path / "queued").touch()
+        assert eventually((tmp_path / "together").exists, LONG)
+        lost.append([*queue_of(clone).waiting][1])  # the first one leads
+        by_another(server, lost[0])
+        (tmp_path / "taken").touch()
+
+    with ThreadPoolExecutor(1) as aside:
+        follows = aside.submit(taken_over)
+        answer = clone.capsule("run")
+        follows.result()
+    assert answer.code == 0 and "3 merged" in answer.out, answer
+    assert [name for name in names if any(isinstance(event, Stopped) for event in clone.events(name))] == lost
+    assert "is worked on by another" in clone.capsule("run", lost[0]).err
+    bare = server.repository()
+    merges = run("log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=bare)
+    assert sorted(merges.split()) == sorted({*names} - {*lost})
+    assert run("for-each-ref", "--format=%(refname:lstrip=3)", "refs/capsule/claims", cwd=bare).split() == lost
+    assert [clone.agents(name) for name in names] == [1] * 4
+
+
+def queue_of(clone: Clone) -> MergeQueue:
+    queue = MergeQueue()
+    for event in clone.events(merge_stream("main")):
+        queue.apply(event)
+    return queue
+
+
+def by_another(server: GitServer, item: str) -> None:
+    """Another clone takes the item over."""
+    claim = new_claim(item, Holder("another", "another", "token"), "2026-11-19T12:00:00Z", "2199-01-01T00:00:00Z")
+    bare = server.repository()
+    tree = subprocess.run(["git", "mktree"], cwd=bare, input=b"", capture_output=True, check=True).stdout.decode()
+    commit = run("commit-tree", tree.strip(), "-m", as_message(claim), cwd=bare)
+    run("update-ref", f"refs/capsule/claims/{item}", commit, cwd=bare)
 
 
 @pytest.mark.promise("remote.offline")

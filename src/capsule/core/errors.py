@@ -122,6 +122,9 @@ class LockHeld(CapsuleError):
 class HeldElsewhere(LockHeld):
     """Another clone works on the item. Resumable once its claim is released, has run out or is taken over."""
 
+    item = ""
+    """Which one, where several are published together."""
+
 
 class ClosedMeanwhile(Refused):
     """The item was closed between the look at the queue and the claim."""
@@ -129,6 +132,9 @@ class ClosedMeanwhile(Refused):
 
 class MergedElsewhere(Refused):
     """Another clone has merged the item, whose claim this one took over."""
+
+    item = ""
+    """Which one, where several are published together."""
 
 
 class Interrupted(CapsuleError):

@@ -17,7 +17,15 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from capsule.adapters import Candidate
-from capsule.core.errors import CapsuleError, Overlap, RemoteFault, UnknownItem, WentBack
+from capsule.core.errors import (
+    CapsuleError,
+    HeldElsewhere,
+    MergedElsewhere,
+    Overlap,
+    RemoteFault,
+    UnknownItem,
+    WentBack,
+)
 from capsule.core.event import Batched, MissionStarted, MovedByHand, Proposed, Returned, Served, Stacked
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation, company, refuted
 from capsule.core.history import read_mission
@@ -106,6 +114,8 @@ class _Work:
         """Test runs of this step, as in `Verification`."""
         self.has_run = False
         """Whether a test run was needed, which gives people time to change the item."""
+        self.left_out: set[str] = set()
+        """Missions that are not merged along, because their claims are lost."""
         self.breaches: dict[str, list[str]] = {}
         """By tree, the breaches of its tests, which were reverted."""
         self.draft = state_store_of(state, job.services).draft(
@@ -362,7 +372,10 @@ def _report_red(job: Job, work: _Work, candidate: Candidate) -> Report:
 def _green_together(work: _Work, turn: Turn, candidate: Candidate) -> Sequence[Stacked]:
     """Return the merges of the batch that are green together, the mission's own first; none if that is red."""
     car = turn.car(candidate, work)
-    car = car[: next((n for n, one in enumerate(car[1:], 1) if _withdrawn(turn.job, one.mission)), len(car))]
+    leaves = (
+        n for n, one in enumerate(car[1:], 1) if one.mission in work.left_out or _withdrawn(turn.job, one.mission)
+    )
+    car = car[: next(leaves, len(car))]
     known = turn.queue.now().green
     green = next((n for n in range(len(car), 0, -1) if (work.gate, car[n - 1].tree) in known), 0)
     if not green:
@@ -403,8 +416,11 @@ def _withdrawn(job: Job, mission: str) -> bool:
         return True  # its tracker cannot be asked
 
 
-def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report:
-    """Move main to the merge, or to one commit that brings all merges of the batch."""
+def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequence[Stacked]) -> Report | None:
+    """Move main to the merge, or to one commit that brings all merges of the batch.
+
+    Return None if another mission of the batch has lost its claim.
+    """
     job, clock = work.job, work.job.services.clock
     names = tuple(one.mission for one in car)
     entering = candidate
@@ -421,6 +437,11 @@ def _publish_car(work: _Work, turn: Turn | None, candidate: Candidate, car: Sequ
         report = _published(work, entering, work.evidence(candidate), works, work.archived_at)
     except Overlap as edited:
         return Report(parked(_in_the_way(job, edited)), evidence=work.evidence(candidate))
+    except (HeldElsewhere, MergedElsewhere) as lost:  # that mission finds it out by itself
+        if lost.item not in names[1:]:
+            raise
+        work.left_out.add(lost.item)
+        return None
     if report.signal.verdict is not Verdict.PASS or not turn or not names[1:]:
         return report
     for one in car[1:]:

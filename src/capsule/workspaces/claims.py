@@ -299,7 +299,11 @@ class RemoteClaims(Claims):
     def about_to_publish(self, items: Iterable[str], commit: str, onto: str) -> None:
         with self._lock:
             for item in items:
-                self._note_candidate(item, commit, onto)
+                try:
+                    self._note_candidate(item, commit, onto)
+                except (HeldElsewhere, MergedElsewhere) as lost:
+                    lost.item = item
+                    raise
 
     def _note_candidate(self, item: str, commit: str, onto: str) -> None:
         """Note it by a move of the claim: that it succeeds shows that the claim is still this clone's."""
