@@ -163,6 +163,10 @@ PLANTED = {
     ),
     "a common folder of a submodule": ('echo /tmp > "$COMMON/modules/lib/a/commondir"', "lib/a/commondir appeared"),
     "a common folder elsewhere": ('echo /tmp/evil > "$COMMON/worktrees/x-1/commondir"', "x-1/commondir was changed"),
+    "a link that is named like the common folder": (
+        'ln -sf "../..\n" "$COMMON/worktrees/x-1/commondir"',
+        "x-1/commondir was changed",
+    ),
     "settings of our own git": (
         'git config --file "$COMMON/capsule/git/config" filter.a.clean evil',
         "capsule/git/config",
@@ -216,6 +220,8 @@ USERS = {
     "a branch of another name": "git branch -m main trunk",
     "a stash": "echo wip > README && git stash -q",
     "a worktree of their own": "git worktree add -q ../theirs -b theirs && git worktree lock ../theirs",
+    "a worktree that git has begun to make": "mkdir .git/worktrees/new "
+    "&& echo initializing > .git/worktrees/new/locked && touch .git/worktrees/new/commondir",
     "tidying up": "git pack-refs --all && git reflog expire --expire=now --all && git gc -q --prune=now",
     "a sparse checkout": "git sparse-checkout set --cone src",
     "a shallow history": "git rev-parse HEAD > .git/shallow",

@@ -254,8 +254,8 @@ class Tripwire:
         if name == "info/exclude" and now and _without_ours(now) == _without_ours(before):
             return ""  # another Capsule has added what it always adds
         if name.startswith("worktrees/") and leaf == "commondir":
-            if now is None or now.content == _TO_THE_REPOSITORY:
-                return ""  # worktrees come and go; what one of them says never changes
+            if now is None or (now.kind == "file" and now.content in (b"", _TO_THE_REPOSITORY)):
+                return ""  # worktrees come and go, and git makes the file before it writes it; then it never changes
             before = _Found("file", 0o644, _TO_THE_REPOSITORY)
         if name.startswith("modules/") and now is None:
             return ""  # so do submodules
