@@ -229,6 +229,22 @@ def test_an_item_whose_request_was_closed_can_be_done_again(waiting: InReview) -
     assert waiting.show(f"{BRANCH}:answer") == "42"
 
 
+@pytest.mark.promise("request.elsewhere")
+def test_one_that_was_merged_into_another_branch_needs_a_person(waiting: InReview) -> None:
+    waiting.forge.retarget("next")
+    assert waiting.sync() == f"{ITEM} waits for review: {waiting.url}\n"
+    waiting.forge.merge("squash")
+    assert f"{ITEM} needs you: its request was merged into next, not into main" in waiting.sync(code=1)
+    assert waiting.project.status_of() != "closed"
+    agents = waiting.agents()
+    answer = waiting.project.run()
+    assert answer.code == 0, answer
+    assert [(each["base"], each["state"]) for each in waiting.forge.requests] == [("next", "merged"), ("main", "open")]
+    assert waiting.agents() == agents
+    waiting.forge.merge("squash")
+    assert f"{ITEM} was merged: https://" in waiting.sync()
+
+
 # Changes
 
 

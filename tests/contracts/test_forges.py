@@ -60,7 +60,7 @@ def test_a_request_that_was_opened_is_found(known: Known) -> None:
     address = known.open()
     found = known.cli.find(BRANCH, 0, ())
     assert found
-    assert (found.standing, found.number, found.head) == (Standing.OPEN, 1, known.commit)
+    assert (found.standing, found.number, found.head, found.base) == (Standing.OPEN, 1, known.commit, "main")
     assert found.url == address
     assert known.there.request["body"] == "What was proven\n"
 

@@ -35,12 +35,14 @@ URL = "https://forge.example.org/team/project/pull/7"
 KNOWN = Request(url=URL, number=7, branch="capsule/x-1", commit=OURS)
 ASKED = ChangeRequest("R1", "ada", "Write it down.", (LineRemark("Why?", "a.py", 3),))
 RED = ForgeCheck("build", Outcome.FAILED, "https://ci.example.org/1")
-OPEN = Seen(standing=Standing.OPEN, number=7, url=URL, head=OURS)
+OPEN = Seen(standing=Standing.OPEN, number=7, url=URL, head=OURS, base="main")
 
 CASES: dict[str, tuple[Seen, str, Fate | None]] = {
     "open": (OPEN, OURS, None),
     "merged": (replace(OPEN, standing=Standing.MERGED, merged_as=THEIRS), "", Fate.MERGED),
     "closed": (replace(OPEN, standing=Standing.CLOSED), OURS, Fate.CLOSED),
+    "merged into another branch": (replace(OPEN, standing=Standing.MERGED, base="next"), OURS, Fate.STUCK),
+    "proposed for another branch": (replace(OPEN, base="next"), OURS, None),
     "closed with its branch": (replace(OPEN, standing=Standing.CLOSED), "", Fate.CLOSED),
     "branch deleted": (OPEN, "", Fate.STUCK),
     "changes": (replace(OPEN, reviews=(ASKED,)), OURS, Fate.CHANGES),
@@ -53,25 +55,25 @@ CASES: dict[str, tuple[Seen, str, Fate | None]] = {
 
 @pytest.mark.parametrize(("seen", "head", "fate"), CASES.values(), ids=CASES.keys())
 def test_what_follows(seen: Seen, head: str, fate: Fate | None) -> None:
-    found = news(seen, KNOWN, head=head, ours=(OURS,))
+    found = news(seen, KNOWN, head=head, ours=(OURS,), base="main")
     assert (found and found.fate) == fate
 
 
 def test_what_came_back_once_does_not_come_back_again() -> None:
     seen = replace(OPEN, reviews=(ASKED,), checks=(RED,))
-    first = news(seen, KNOWN, head=OURS, ours=(OURS,))
+    first = news(seen, KNOWN, head=OURS, ours=(OURS,), base="main")
     assert first
     known = Request(url=URL, branch="b", heard=first.ids)
-    assert news(seen, known, head=OURS, ours=(OURS,)) is None
+    assert news(seen, known, head=OURS, ours=(OURS,), base="main") is None
     pushed = replace(seen, head=THEIRS)  # the same check on another commit is news
-    assert isinstance(news(pushed, known, head=OURS, ours=(OURS,)), News)
+    assert isinstance(news(pushed, known, head=OURS, ours=(OURS,), base="main"), News)
 
 
 def _heard_in_turn(seen: Seen) -> list[News]:
     """What comes back, one after the other, until nothing is new."""
     told: list[News] = []
     known = KNOWN
-    while found := news(seen, known, head=OURS, ours=(OURS,)):
+    while found := news(seen, known, head=OURS, ours=(OURS,), base="main"):
         told.append(found)
         known = replace(known, heard=(*known.heard, *found.ids))
     return told

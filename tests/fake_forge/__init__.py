@@ -111,17 +111,29 @@ class Forge:
         with self.changed() as row:
             row["state"] = "closed"
 
-    def merge(self, how: str = "merge", *, delete: bool = False) -> str:
-        """Merge the newest request as the button does: `merge`, `squash` or `rebase`; return the commit on main."""
+    def reopen(self) -> None:
         with self.changed() as row:
-            main = run("rev-parse", "refs/heads/main", cwd=self.bare)
+            row["state"] = "open"
+
+    def retarget(self, base: str) -> None:
+        """Have it merged into another branch, which is made of main if it is new."""
+        with self.changed() as row:
+            row["base"] = base
+        if not run("for-each-ref", f"refs/heads/{base}", cwd=self.bare):
+            run("update-ref", f"refs/heads/{base}", "refs/heads/main", cwd=self.bare)
+
+    def merge(self, how: str = "merge", *, delete: bool = False) -> str:
+        """Merge the newest request as the button does: `merge`, `squash` or `rebase`; return the commit on its base."""
+        with self.changed() as row:
+            base = f"refs/heads/{row['base']}"
+            main = run("rev-parse", base, cwd=self.bare)
             tree = run("merge-tree", "--write-tree", main, row["head"], cwd=self.bare).splitlines()[0]
             parents = [main, row["head"]] if how == "merge" else [main]
             words = [word for parent in parents for word in ("-p", parent)]
             commit = run(
                 *AS_ADA, "commit-tree", tree, *words, "-m", f"{row['title']} (!{row['number']})", cwd=self.bare
             )
-            run("update-ref", "refs/heads/main", commit, main, cwd=self.bare)
+            run("update-ref", base, commit, main, cwd=self.bare)
             row.update(state="merged", merged_as=commit)
             if delete:
                 run("update-ref", "-d", f"refs/heads/{row['branch']}", cwd=self.bare)

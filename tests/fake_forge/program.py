@@ -119,6 +119,7 @@ def _of_github(row: Row) -> Row:
         "url": _url(row),
         "state": row["state"].upper(),
         "headRefOid": row["head"],
+        "baseRefName": row["base"],
         "isCrossRepository": False,
         "mergeCommit": {"oid": row["merged_as"]} if row["merged_as"] else None,
         "latestOpinionatedReviews": {
@@ -184,6 +185,7 @@ def _of_gitlab(row: Row) -> Row:
     state = {"open": "opened"}.get(row["state"], row["state"])
     return {
         **{"iid": row["number"], "web_url": _url(row), "state": state, "sha": row["head"]},
+        "target_branch": row["base"],
         **{"merge_commit_sha": row["merged_as"] or None, "squash_commit_sha": None},
         **{"source_project_id": 1, "target_project_id": 1},
     }
@@ -290,6 +292,7 @@ def _own(hub: Row, argv: list[str]) -> str:
 def _of_own(row: Row) -> dict[str, Any]:
     return {
         **{"state": row["state"], "number": row["number"], "url": _url(row), "head": row["head"]},
+        "base": row["base"],
         "merged_as": row["merged_as"],
         "reviews": [
             {"id": str(one["id"]), "author": one["by"], "text": one["text"]} for one in row["reviews"] if one["writes"]

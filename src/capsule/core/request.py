@@ -73,11 +73,17 @@ class Seen(Struct, frozen=True, kw_only=True):
     url: str = ""
     head: str = ""
     """The commit that it proposes now."""
+    base: str = ""
+    """The branch that it is for; people may choose another one. '' if the forge does not say."""
     merged_as: str = ""
     """The commit that brought it to its branch; '' if the forge does not say."""
     reviews: tuple[ChangeRequest, ...] = ()
     """Those that request changes, by people whose reviews count."""
     checks: tuple[ForgeCheck, ...] = ()
+
+    def went_elsewhere(self, base: str) -> bool:
+        """Tell whether it was merged into another branch than this one."""
+        return self.standing is Standing.MERGED and self.base not in ("", base)
 
 
 class RequestDraft(Struct, frozen=True):
@@ -132,11 +138,15 @@ class News(Struct, frozen=True):
     """The checks that failed."""
 
 
-def news(seen: Seen, known: Request, *, head: str, ours: Collection[str]) -> News | None:
+def news(seen: Seen, known: Request, *, head: str, ours: Collection[str], base: str) -> News | None:
     """Decide what follows from a forge's answer; None as long as it waits.
 
-    `head` is the commit of its branch at the remote, '' if there is no such branch; `ours` are those that we pushed.
+    `head` is the commit of its branch at the remote, '' if there is no such branch; `ours` are those that we pushed;
+    `base` is the branch that the work is for.
     """
+    if seen.went_elsewhere(base):
+        why = f"its request was merged into {_name(seen.base)}, not into {base}"
+        return News(Fate.STUCK, f"{why}: complete the item if it belongs there; if it goes on, it is proposed again")
     if seen.standing is Standing.MERGED:
         return News(Fate.MERGED, commit=seen.merged_as)
     gone = f"its branch {known.branch} was deleted" if not head else ""

@@ -36,6 +36,8 @@ def open_request(job: Job, requests: Requests, candidate: Candidate, evidence: t
     goes_on = known is not None and head in state.pushed
     commit = branch.on_top(mission, work, state.base, head) if goes_on else work
     found = requests.forge.find(name, known.number if known else 0, (commit,))
+    if found and found.went_elsewhere(branch.base(state.into)):
+        found = None
     if found and found.standing is not Standing.OPEN:  # it was merged or closed meanwhile: its end is read from there
         ended = _Proposal(known.commit if known else commit, name, trunk.branch, evidence)
         return ended.report("has ended", found, known.url if known else "")
@@ -115,7 +117,7 @@ def look(mission: str, services: Services) -> Looked:
     if seen is None:
         return Looked(state)
     head = "" if seen.standing is Standing.MERGED else requests.branch.head(mission)
-    found = news(seen, known, head=head, ours=state.pushed)
+    found = news(seen, known, head=head, ours=state.pushed, base=requests.branch.base(state.into))
     if found is None or (state.halt and found.fate in (Fate.CHANGES, Fate.STUCK)):  # a person is asked already
         return Looked(state)
     if found.fate is Fate.CLOSED:

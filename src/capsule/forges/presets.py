@@ -129,6 +129,7 @@ class _GitHubRequest(Struct, frozen=True, rename="camel"):
     url: str
     state: str
     head_ref_oid: str
+    base_ref_name: str = ""
     is_cross_repository: bool = False
     merge_commit: _Oid | None = None
     latest_opinionated_reviews: _Reviews = _Reviews()
@@ -159,7 +160,7 @@ query($owner: String!, $name: String!, $branch: String!) {
   repository(owner: $owner, name: $name) {
     pullRequests(headRefName: $branch, first: 20, orderBy: {field: CREATED_AT, direction: DESC}) {
       nodes {
-        number url state headRefOid isCrossRepository mergeCommit { oid }
+        number url state headRefOid baseRefName isCrossRepository mergeCommit { oid }
         latestOpinionatedReviews(first: 50, writersOnly: true) {
           nodes { id state body author { login } comments(first: 50) { nodes { path line body } } }
         }
@@ -188,6 +189,7 @@ def _github_seen(found: _GitHubRequest) -> Seen:
         number=found.number,
         url=found.url,
         head=found.head_ref_oid,
+        base=found.base_ref_name,
         merged_as=found.merge_commit.oid if found.merge_commit else "",
         reviews=tuple(
             ChangeRequest(
@@ -223,6 +225,7 @@ class _MergeRequest(Struct, frozen=True):
     web_url: str
     state: str
     sha: str | None = ""
+    target_branch: str = ""
     merge_commit_sha: str | None = ""
     squash_commit_sha: str | None = ""
     source_project_id: int | None = None
@@ -287,6 +290,7 @@ def _gitlab_seen(found: _MergeRequest) -> Seen:
         number=found.iid,
         url=found.web_url,
         head=found.sha or "",
+        base=found.target_branch,
         merged_as=found.merge_commit_sha or found.squash_commit_sha or "",
     )
 
@@ -395,6 +399,7 @@ def _gitea_seen(found: _Pull) -> Seen:
         number=found.number,
         url=found.html_url,
         head=found.head.sha,
+        base=found.base.ref,
         merged_as=(found.merge_commit_sha or "") if found.merged else "",
     )
 
@@ -438,6 +443,7 @@ class OwnAnswer(Struct, frozen=True):
     number: int = 0
     url: str = ""
     head: str = ""
+    base: str = ""
     merged_as: str = ""
     reviews: tuple[_OwnReview, ...] = ()
     checks: tuple[_OwnCheck, ...] = ()
@@ -454,6 +460,7 @@ def _own_seen(found: OwnAnswer) -> Seen:
         number=found.number,
         url=found.url,
         head=found.head,
+        base=found.base,
         merged_as=found.merged_as,
         reviews=tuple(ChangeRequest(each.id, each.author, each.text) for each in found.reviews),
         checks=tuple(ForgeCheck(each.name, each.outcome, each.url) for each in found.checks),
