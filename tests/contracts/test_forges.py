@@ -62,17 +62,17 @@ def test_a_request_that_was_opened_is_found(known: Known) -> None:
     assert found
     assert (found.standing, found.number, found.head, found.base) == (Standing.OPEN, 1, known.commit, "main")
     assert found.url == address
-    assert known.there.request["body"] == "What was proven\n"
+    assert known.there.request["body"].rstrip() == "What was proven"
 
 
-ODD = ["--title=x", "@/etc/passwd", "{body} $(id) `id` ; rm", "a \"b\" 'c'", "-f x"]
+ODD = ["--title=x", "Sort, then print", "@/etc/passwd", "{body} $(id) `id` ; rm", "a \"b\" 'c'", "-f x"]
 
 
 @pytest.mark.parametrize("title", ODD)
 def test_words_are_words_whatever_they_look_like(known: Known, title: str) -> None:
-    known.open(title, "@/etc/passwd {title}\n")
+    known.open(title, "@/etc/passwd {title}, and more")
     assert known.there.request["title"] == title
-    assert known.there.request["body"] == "@/etc/passwd {title}\n"
+    assert known.there.request["body"] == "@/etc/passwd {title}, and more"
 
 
 def test_a_second_one_for_the_same_branch_is_refused_in_the_words_of_the_forge(known: Known) -> None:
@@ -163,6 +163,20 @@ def test_an_answer_that_makes_no_sense_is_a_fault(tmp_path: Path, said: str) -> 
     (tmp_path / "forge/bin/tea").write_text(f"#!/bin/sh\nprintf %s '{said}'\n")
     with pytest.raises(RemoteFault, match="printed something else"):
         known.cli.find(BRANCH, 3, ())
+
+
+REFUSALS = {"401 Unauthorized": Kind.REFUSED, "404 Not Found": Kind.REFUSED, "502 Bad Gateway": Kind.OFFLINE}
+
+
+@pytest.mark.parametrize(("status", "kind"), REFUSALS.items())
+def test_what_a_server_refuses_is_no_answer_although_tea_succeeds(tmp_path: Path, status: str, kind: Kind) -> None:
+    known = Known(tmp_path, "tea")
+    known.open()
+    known.there.behave(status=status)
+    for ask in (known.open, lambda: known.cli.find(BRANCH, 1, ()), lambda: known.cli.find(BRANCH, 0, ())):
+        with pytest.raises(RemoteFault, match=f"{status}: it is not for you") as caught:
+            ask()
+        assert caught.value.trouble.kind is kind
 
 
 def test_without_its_program_nothing_begins(tmp_path: Path) -> None:

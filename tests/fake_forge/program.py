@@ -34,16 +34,31 @@ def main(name: str, folder: str) -> NoReturn:
         if how.get("refuse"):
             sys.exit(how["refuse"])
         known = len(hub["requests"])
+        if how.get("status") and name == "tea":
+            _say_status(how["status"])
+            sys.stdout.write('{"message": "it is not for you", "url": "https://tea.example.org/api/swagger"}')
+            sys.exit(0)
         try:
             said = _PROGRAMS[name](hub, sys.argv[1:])
         except Refusal as fault:
+            if name == "tea":  # it prints whatever the server answers, and succeeds
+                _say_status("409 Conflict")
+                sys.stdout.write(json.dumps({"message": str(fault), "url": "https://tea.example.org/api/swagger"}))
+                sys.exit(0)
             sys.exit(str(fault))
+        if name == "tea":
+            _say_status("200 OK")
         dies = how.get("die_after_open") and len(hub["requests"]) > known
     if dies:
         os.kill(os.getppid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     sys.stdout.write(said)
     sys.exit(0)
+
+
+def _say_status(status: str) -> None:
+    if "--include" in sys.argv:
+        print(f"HTTP/1.1 {status}\nContent-Type: application/json\n", file=sys.stderr)
 
 
 def _open(hub: Row, kind: str, branch: str, base: str, title: str, body: str) -> Row:
@@ -230,13 +245,20 @@ def _path(address: str, below: str) -> tuple[str, dict[str, str]]:
 def _tea(hub: Row, argv: list[str]) -> str:
     assert argv[0] == "api"
     rest, fields, method = argv[1:], {}, "GET"
-    while rest and rest[0] in ("-f", "-X"):
-        flag, value, *rest = rest
+    while rest[0].startswith("-"):
+        flag, *rest = rest
+        if flag == "--include":
+            continue
+        value, *rest = rest
         if flag == "-X":
             method = value
-        else:
-            name, _, text = value.partition("=")
-            fields[name] = text
+            continue
+        for one in value.split(","):  # as 0.12 splits them
+            name, is_one, text = one.partition("=")
+            if not is_one:
+                raise SystemExit(f'Error: invalid field format: "{one}" (expected key=value)')
+            is_file = flag == "-F" and text.startswith("@")
+            fields[name] = Path(text[1:]).read_text().removesuffix("\n") if is_file else text
     [address] = rest
     path, _ = _path(unquote(address), f"repos/{PATH}/")
     if method == "POST":

@@ -43,6 +43,8 @@ _QUIET = {
     "TERM": "dumb",
     "LC_ALL": "C.UTF-8",
 }
+_STATUS = re.compile(r"HTTP/\S+ ([45]\d\d[^\r\n]*)")
+"""The status that a program shows before the headers of an answer: `tea api` succeeds whatever the server says."""
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://)(?:[^/@]*@)?(?P<host>[^/]+)/(?P<path>.+)", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/:]+):(?P<path>(?!//).+)")
 
@@ -127,9 +129,10 @@ class CliForge:
         body = shortened(draft.body, _LONGEST_BODY)
         values = {"branch": draft.branch, "base": draft.base, "title": draft.title, "body": body}
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "body.md")
-            file.write_text(body, encoding="utf-8")
-            said = self._run(self._preset.open, values | {"body_file": str(file)})
+            files = {"body_file": (Path(folder, "body.md"), body), "title_file": (Path(folder, "title"), draft.title)}
+            for file, text in files.values():
+                file.write_text(text, encoding="utf-8")
+            said = self._run(self._preset.open, values | {name: str(file) for name, (file, _) in files.items()})
         return address_in(said)
 
     def _ask(self, question: str, kind: type[_T], **values: str) -> _T:
@@ -156,7 +159,9 @@ class CliForge:
         if code is None:
             raise RemoteFault(self.name, Trouble(Kind.OFFLINE, f"no answer within {self._patience:g} s"))
         if code:
-            raise RemoteFault(self.name, forge_trouble(err.strip() or out), f"See whether it is logged in ({program}).")
+            raise RemoteFault(self.name, forge_trouble(err.strip() or out), self._preset.login)
+        if refused := _STATUS.match(err):
+            raise RemoteFault(self.name, forge_trouble(f"HTTP {refused[1]}: {_message(out)}"), self._preset.login)
         return out
 
     def _program(self, name: str) -> str:
@@ -166,6 +171,19 @@ class CliForge:
             message = f"{name} is not on the PATH, and requests are opened by it."
             raise PrerequisiteMissing(message, f"Get it: {self._preset.get}")
         return found
+
+
+class _Refusal(Struct, frozen=True):
+    """What a server says instead of an answer."""
+
+    message: str
+
+
+def _message(said: str) -> str:
+    try:
+        return msgspec.json.decode(said, type=_Refusal).message
+    except (msgspec.DecodeError, RecursionError):
+        return said
 
 
 def _known(home: Home, kind: str) -> Preset:
@@ -186,6 +204,7 @@ def _described(opens: Sequence[str], looks: Sequence[str]) -> Preset:
     questions = {"look": tuple(looks)} if looks else {}
     return Preset(
         program=Path(opens[0]).name,
+        login=f"See whether it is logged in: {Path(opens[0]).name}",
         get="it is named by merge.request.open in .capsule/config.yaml",
         hosts=(),
         passes=("*",),

@@ -50,6 +50,8 @@ class Preset(Struct, frozen=True, kw_only=True):
     program: str
     get: str
     """How to get it, and to log in."""
+    login: str
+    """What helps if its login is missing or has expired."""
     hosts: Words
     """Parts of the host names that it is guessed from."""
     passes: Words
@@ -472,6 +474,9 @@ def _own_seen(found: OwnAnswer) -> Seen:
 
 _GH_API = ("gh", "api", "graphql", "--hostname={host}")
 _GLAB_API = ("glab", "api", "--hostname={host}")
+_TEA_API = ("tea", "api", "--include")
+"""Only the status that it includes tells a refusal from an answer. Its first version splits fields at commas: text goes
+by files."""
 _MERGE_REQUESTS = "projects/{project}/merge_requests"
 _PULLS = "repos/{path}/pulls"
 
@@ -479,6 +484,7 @@ PRESETS: Mapping[str, Preset] = {
     "github": Preset(
         program="gh",
         get="https://cli.github.com, then `gh auth login`",
+        login="See whether you are logged in: gh auth status",
         hosts=("github",),
         passes=("GH_*", "GITHUB_*"),
         open=(
@@ -496,6 +502,7 @@ PRESETS: Mapping[str, Preset] = {
     "gitlab": Preset(
         program="glab",
         get="https://gitlab.com/gitlab-org/cli, then `glab auth login`",
+        login="See whether you are logged in: glab auth status",
         hosts=("gitlab",),
         passes=("GLAB_*", "GITLAB_*"),
         open=(
@@ -514,18 +521,19 @@ PRESETS: Mapping[str, Preset] = {
     "gitea": Preset(
         program="tea",
         get="https://gitea.com/gitea/tea, 0.12 or newer, then `tea login add`",
+        login="See whether you are logged in: tea login list",
         hosts=("gitea", "forgejo", "codeberg.org"),
         passes=("TEA_*", "GITEA_*"),
         open=(
-            *("tea", "api", "-X", "POST", "-f", "head={branch}", "-f", "base={base}", "-f", "title={title}"),
-            *("-f", "body={body}", _PULLS),
+            *(*_TEA_API, "-X", "POST", "-f", "head={branch}", "-f", "base={base}"),
+            *("-F", "title=@{title_file}", "-F", "body=@{body_file}", _PULLS),
         ),
         questions={
-            "requests": ("tea", "api", f"{_PULLS}?state=all&limit=50"),
-            "request": ("tea", "api", f"{_PULLS}/{{number}}"),
-            "reviews": ("tea", "api", f"{_PULLS}/{{number}}/reviews?limit=50"),
-            "comments": ("tea", "api", f"{_PULLS}/{{number}}/reviews/{{review}}/comments"),
-            "statuses": ("tea", "api", "repos/{path}/commits/{commit}/status"),
+            "requests": (*_TEA_API, f"{_PULLS}?state=all&limit=50"),
+            "request": (*_TEA_API, f"{_PULLS}/{{number}}"),
+            "reviews": (*_TEA_API, f"{_PULLS}/{{number}}/reviews?limit=50"),
+            "comments": (*_TEA_API, f"{_PULLS}/{{number}}/reviews/{{review}}/comments"),
+            "statuses": (*_TEA_API, "repos/{path}/commits/{commit}/status"),
         },
         read=_read_gitea,
     ),
