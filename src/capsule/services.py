@@ -92,6 +92,10 @@ class Requests(Struct, frozen=True):
     """Describes a mission, and what was seen of its merge, in Markdown."""
 
 
+def _no_requests() -> Requests:
+    raise AssertionError("nothing here is merged by a request")
+
+
 class Services(Struct, frozen=True):
     """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
@@ -123,7 +127,9 @@ class Services(Struct, frozen=True):
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
     recorder: StartRecording = lambda _place, _before: lambda _briefing, _transcript: None
-    requests: Requests | None = None
-    """How work is merged by a request; None: it is merged by Capsule."""
+    by_request: bool = False
+    """Whether work is merged by a request. Those that wait are followed even if it is not any more."""
+    requests: Callable[[], Requests] = _no_requests
+    """How requests are opened and followed."""
     runners: Runners | None = None
     """Who runs the missions of a queue; None: they are run in its own process."""

@@ -213,7 +213,8 @@ def open_services(
             observer=observer,
             redact=redactor.text,
             state_store=state_store_for(project, tracker, stop),
-            requests=open_requests(project, journal, stop),
+            by_request=settings.merge.to == "request",
+            requests=cache(partial(open_requests, project, journal, stop)),
             claims=claims,
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
@@ -282,11 +283,9 @@ def upstream_of(project: Project, branch: str, stop: Stop | None = None) -> Upst
     return Upstream(Remote(git, chosen.remote, stop=stop), theirs)
 
 
-def open_requests(project: Project, journal: JournalReader, stop: Stop | None = None) -> Requests | None:
-    """Open the way by which work is merged by a request; None if Capsule merges it."""
+def open_requests(project: Project, journal: JournalReader, stop: Stop | None = None) -> Requests:
+    """Open the way by which work is merged by a request."""
     chosen = project.settings.merge
-    if chosen.to != "request":
-        return None
     remote = Remote(project.git, chosen.remote, stop=stop)
 
     def base(into: str) -> str:

@@ -245,6 +245,35 @@ def test_one_that_was_merged_into_another_branch_needs_a_person(waiting: InRevie
     assert f"{ITEM} was merged: https://" in waiting.sync()
 
 
+# Another `merge.to` meanwhile
+
+
+@pytest.mark.promise("request.other-setting")
+@pytest.mark.parametrize("to", ["local", "remote"])
+@pytest.mark.parametrize("words", [["sync"], ["run"], ["run", ITEM]])
+def test_a_request_is_followed_whatever_the_settings_say_by_then(waiting: InReview, to: str, words: list[str]) -> None:
+    waiting.project.always["CAPSULE_MERGE__TO"] = to
+    merged = waiting.forge.merge("squash")
+    answer = waiting.project.capsule(*words)
+    assert answer.code == 0, answer
+    assert f"{ITEM} was merged: https://" in answer.out + answer.err
+    assert waiting.project.status_of() == "closed"
+    assert (waiting.project.head("main") == merged) == (to == "remote")
+
+
+def test_changes_that_are_requested_after_the_setting_was_changed_need_a_person(criticised: InReview) -> None:
+    address = criticised.url
+    criticised.project.always["CAPSULE_MERGE__TO"] = "local"
+    told = criticised.sync(code=1)
+    assert f"{ITEM} needs you: changes are requested, and `merge.to` is not `request` any more" in told
+    answer = criticised.project.run()
+    assert answer.code == 0, answer
+    assert (criticised.project.path / "docs").read_text() == "yes\n"
+    shown = criticised.project.capsule("show", ITEM).out
+    assert "merged into main as " in shown
+    assert f"by {address}" not in shown
+
+
 # Changes
 
 

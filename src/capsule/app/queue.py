@@ -214,7 +214,8 @@ class _ProjectJobs:
         """Follow at the start, at the end, and in between if some time has passed."""
         now = self._services.clock.seconds()
         pause = _FOLLOW_IDLE if idle else _FOLLOW_AGAIN
-        if self._services.requests is None or (self._followed is not None and now - self._followed < pause):
+        wanted = self._services.by_request or any(state.in_review for state in self._states.values())
+        if not wanted or (self._followed is not None and now - self._followed < pause):
             return ()
         self._followed = now
         found = [one for one in follow_all(self._services, in_review(self._project)) if one.news or one.fault]

@@ -362,10 +362,10 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
 
 
 def _request_of(state: MissionState, event: StepEnded) -> Request | None:
-    """Return the request that a step has opened, or brought up to date."""
+    """Return the request that a step has opened, or brought up to date; none once the step itself has merged."""
     facts, known = event.outcome.facts, state.request
     if REQUEST not in facts:
-        return known
+        return None if known and known.phase == event.phase and "merged" in facts else known
     return Request(
         url=facts[REQUEST],
         number=int(facts.get(REQUEST_NUMBER) or 0),

@@ -87,8 +87,8 @@ def _at_its_turn(job: Job, work: _Work) -> Report | Candidate | None:
     """Merge the work at its turn; a part of another mission has a branch to itself."""
     if job.state.parent:
         return _merged_before(job, work) or _unless_changed(job, work)
-    if requests := job.services.requests:
-        return _requested(job, work, requests)
+    if job.services.by_request:
+        return _requested(job, work, job.services.requests())
     with merge_turn(job, work) as turn:
         work.trunk.refresh()
         found: Report | Candidate | None = _merged_before(job, work, turn)
@@ -204,8 +204,8 @@ class _Work:
 
     def facts(self, commit: str, onto: str, archived_at: str) -> dict[str, str]:
         """Return what the journal keeps of a merge that is on the branch."""
-        at_remote = {MERGED_INTO: self.trunk.branch} if self.trunk.at_remote else {}
-        return {"merged": commit, "onto": onto, **at_remote, **({ARCHIVED_AT: archived_at} if archived_at else {})}
+        merged = {"merged": commit, "onto": onto, MERGED_INTO: self.trunk.branch}
+        return merged | ({ARCHIVED_AT: archived_at} if archived_at else {})
 
     def main_is_red(self, commit: str) -> bool:
         """Tell whether the tests also fail without this mission's work."""

@@ -97,6 +97,12 @@ def _pushed_by_another(requests: Requests, mission: str, name: str, head: str) -
 # ---- what becomes of it
 
 
+_NOT_BY_REQUEST = (
+    "changes are requested, and `merge.to` is not `request` any more: set it again; or close that request there, and "
+    "the work is merged as the settings say once it is changed"
+)
+
+
 class Looked(Struct, frozen=True):
     """What was found out about a mission's request."""
 
@@ -109,10 +115,10 @@ def look(mission: str, services: Services) -> Looked:
 
     A request that was closed is only told: whoever asked ends its mission.
     """
-    state, requests = load_state(services, mission), services.requests
-    if not state.in_review or requests is None or state.request is None:
+    state = load_state(services, mission)
+    if not state.in_review or state.request is None:
         return Looked(state)
-    known = state.request
+    known, requests = state.request, services.requests()
     seen = requests.forge.find(known.branch, known.number, (known.commit,)) or _seen_by_git(state, services)
     if seen is None:
         return Looked(state)
@@ -122,6 +128,8 @@ def look(mission: str, services: Services) -> Looked:
         return Looked(state)
     if found.fate is Fate.CLOSED:
         return Looked(state, found)
+    if found.fate is Fate.CHANGES and not services.by_request:
+        found = replace(found, fate=Fate.STUCK, text=f"{_NOT_BY_REQUEST}.\n\n{found.text}")
     if found.fate is Fate.CHANGES and known.rounds >= state.workflow.retries:
         why = f"its reviewers asked for changes again, after it went back {times(known.rounds)}"
         found = replace(found, fate=Fate.STUCK, text=f"{why}.\n\n{found.text}")
