@@ -245,6 +245,45 @@ def test_one_that_was_merged_into_another_branch_needs_a_person(waiting: InRevie
     assert f"{ITEM} was merged: https://" in waiting.sync()
 
 
+# Another clone
+
+
+def _bob(there: InReview) -> Project:
+    """Another clone, after the claim of the first one has run out."""
+    folder = there.project.path.parent / "of-bob"
+    folder.mkdir()
+    run("clone", "-q", there.server.url("team/project"), str(folder / "project"))
+    bob = Project(folder / "project", folder)
+    for name, value in (("user.name", "bob"), ("user.email", "bob@example.org")):
+        bob.git("config", name, value)
+    bob.always |= there.project.always
+    run("update-ref", "-d", f"refs/capsule/claims/{ITEM}", cwd=there.bare)
+    return bob
+
+
+@pytest.mark.promise("request.other-clone")
+@pytest.mark.parametrize("more", [(), ("--take-over",)])
+def test_work_that_another_clone_has_proposed_is_not_done_again(waiting: InReview, more: tuple[str, ...]) -> None:
+    bob = _bob(waiting)
+    answer = bob.run(*more)
+    assert not bob.worktree.exists()
+    assert_clear(answer, 3, f"{ITEM} is under review already: {waiting.url}", "close that request")
+    assert not run("for-each-ref", "refs/capsule/claims", cwd=waiting.bare)
+
+
+def test_work_that_was_merged_from_another_clone_is_not_done_again(waiting: InReview) -> None:
+    bob, address = _bob(waiting), waiting.url
+    waiting.forge.merge("squash")
+    assert_clear(bob.run(), 1, f"{ITEM} was merged by {address}", f"capsule complete {ITEM}")
+
+
+def test_a_queue_passes_over_what_another_clone_has_proposed(waiting: InReview) -> None:
+    answer = _bob(waiting).capsule("run")
+    assert answer.code == 0, answer
+    assert f"{ITEM} is under review already" in answer.out + answer.err
+    assert len(waiting.forge.requests) == 1
+
+
 # Another `merge.to` meanwhile
 
 

@@ -144,14 +144,9 @@ def news(seen: Seen, known: Request, *, head: str, ours: Collection[str], base: 
     `head` is the commit of its branch at the remote, '' if there is no such branch; `ours` are those that we pushed;
     `base` is the branch that the work is for.
     """
-    if seen.went_elsewhere(base):
-        why = f"its request was merged into {_name(seen.base)}, not into {base}"
-        return News(Fate.STUCK, f"{why}: complete the item if it belongs there; if it goes on, it is proposed again")
-    if seen.standing is Standing.MERGED:
-        return News(Fate.MERGED, commit=seen.merged_as)
     gone = f"its branch {known.branch} was deleted" if not head else ""
-    if seen.standing is Standing.CLOSED:
-        return News(Fate.CLOSED, f"its request was closed without a merge{f', and {gone}' if gone else ''}")
+    if seen.standing is not Standing.OPEN:
+        return _end(seen, gone, base)
     if gone:
         return News(Fate.STUCK, f"{gone} while its request is open")
     reviews, failed = _that_fit(
@@ -169,6 +164,15 @@ def news(seen: Seen, known: Request, *, head: str, ours: Collection[str], base: 
         why = f"{head[:12]} on {known.branch} was pushed by somebody else, so the branch is left as it is"
         return News(Fate.STUCK, f"{why}.\n\n{text}", by, ids)
     return News(Fate.CHANGES, text, by, ids, red=red)
+
+
+def _end(seen: Seen, gone: str, base: str) -> News:
+    if seen.went_elsewhere(base):
+        why = f"its request was merged into {_name(seen.base)}, not into {base}"
+        return News(Fate.STUCK, f"{why}: complete the item if it belongs there; if it goes on, it is proposed again")
+    if seen.standing is Standing.MERGED:
+        return News(Fate.MERGED, commit=seen.merged_as)
+    return News(Fate.CLOSED, f"its request was closed without a merge{f', and {gone}' if gone else ''}")
 
 
 def _failed(seen: Seen) -> list[ForgeCheck]:

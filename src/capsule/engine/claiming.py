@@ -13,6 +13,7 @@ from capsule.core.item import Status
 from capsule.core.state import MissionState
 from capsule.engine.job import load_state, note, only_to_be_closed
 from capsule.engine.patience import Patience
+from capsule.engine.requesting import refuse_if_proposed
 from capsule.services import Services
 
 
@@ -43,6 +44,7 @@ def _taken(order: Order, services: Services) -> str:
     patience = Patience(services, state, "the claim", "")
     while True:
         try:
+            refuse_if_proposed(order, services)
             return services.claims.take(order.mission, services.trunk(order.into).holds, take_over=order.take_over)
         except MergedElsewhere:
             services.claims.let_go(order.mission, Standing.NEEDS_YOU)

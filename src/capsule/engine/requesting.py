@@ -9,8 +9,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Candidate
-from capsule.core.errors import CapsuleError
+from capsule.adapters import Candidate, Order
+from capsule.core.errors import CapsuleError, HeldElsewhere, MergedElsewhere
 from capsule.core.event import RequestPrepared, Reviewed
 from capsule.core.evidence import Evidence
 from capsule.core.request import Fate, News, RequestDraft, Seen, Standing, news
@@ -92,6 +92,25 @@ def _pushed_by_another(requests: Requests, mission: str, name: str, head: str) -
         f"somebody else pushed {head[:12]}{whose} to {name}, so the branch is left as it is; nothing was pushed. "
         f"Put it back to a commit of ours or delete it, then `capsule run {mission}`"
     )
+
+
+def refuse_if_proposed(order: Order, services: Services) -> None:
+    """Refuse a new mission whose work another clone has proposed: its branch could not be pushed over."""
+    state, item = load_state(services, order.mission), order.mission
+    if not services.by_request or state.under_way:
+        return
+    requests = services.requests()
+    name = requests.branch.name(item)
+    head = requests.branch.head(item)
+    if not head or head in state.pushed:
+        return
+    found = requests.forge.find(name, 0, (head,))
+    if found and found.standing is Standing.OPEN:
+        hint = f"Leave it to its reviewers. To do it anew: close that request there, and delete its branch {name}"
+        raise HeldElsewhere(f"{item} is under review already: {found.url}.", hint)
+    if found and found.standing is Standing.MERGED and not found.went_elsewhere(requests.branch.base(order.into)):
+        hint = f"Close it: capsule complete {item}. To do it anew: delete the branch {name} there"
+        raise MergedElsewhere(f"{item} was merged by {found.url}.", hint)
 
 
 # ---- what becomes of it
