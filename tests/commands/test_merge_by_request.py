@@ -569,6 +569,31 @@ def test_a_queue_goes_on_with_what_waited_for_a_merge(there: InReview) -> None:
     assert there.project.status_of() == "closed"
 
 
+@pytest.mark.promise("request.queue-goes-on")
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"offline": True}, "gh cannot be reached"),
+        ({"refuse": "To get started with GitHub CLI, please run:  gh auth login"}, "gh auth status"),
+    ],
+)
+def test_a_queue_asks_a_forge_that_does_not_answer_once_for_all(
+    there: InReview, how: dict[str, object], words: str
+) -> None:
+    project = there.project
+    rows = [bead(id=name, title=name, priority=1) for name in (ITEM, "demo-1.2")]
+    (project.path / ".beads" / "issues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    project.play_each({row["id"]: honest() for row in rows})
+    assert project.capsule("run").code == 0
+    before = len(there.forge.calls)
+    there.forge.behave(**how)
+    answer = project.capsule("run")
+    assert answer.code == 0, answer
+    assert words in answer.out + answer.err
+    assert (answer.out + answer.err).count("still waits for review") == 2
+    assert len(there.forge.calls) == before + 1
+
+
 @pytest.mark.promise("request.queue")
 def test_a_queue_takes_up_what_reviewers_sent_back(criticised: InReview) -> None:
     answer = criticised.project.capsule("run")

@@ -14,7 +14,7 @@ from capsule.adapters import Forge as ForgeAdapter
 from capsule.core.errors import PrerequisiteMissing, RemoteFault, SettingsError
 from capsule.core.remote import Kind
 from capsule.core.request import Outcome, RequestDraft, Standing
-from capsule.forges.cli import CliForge, home_of
+from capsule.forges.cli import LOOK_SECONDS, CliForge, home_of
 from capsule.forges.presets import PRESETS
 
 from ..conftest import Repo
@@ -27,7 +27,7 @@ BRANCH = "capsule/x-1"
 
 
 class Known:
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, patience: float = LOOK_SECONDS) -> None:
         run("init", "-q", "-b", "main", str(folder / "repo"))
         repo = Repo(folder / "repo")
         repo.commit("one", a="1")
@@ -39,7 +39,9 @@ class Known:
         path = os.pathsep.join([str(self.there.install(kind)), os.environ["PATH"]])
         own = {"opens": OWN, "looks": ("own", "look", "{branch}")} if kind == "own" else {}
         url = "https://code.example.org/team/project.git"
-        self.cli = CliForge(folder, url, kind=KINDS[kind], env={"PATH": path, "HOME": str(folder)}, **own)  # type: ignore[arg-type]
+        self.cli = CliForge(
+            folder, url, kind=KINDS[kind], patience=patience, env={"PATH": path, "HOME": str(folder)}, **own
+        )
 
     def open(self, title: str = "x-1: The task", body: str = "What was proven\n") -> str:
         return self.cli.open(RequestDraft(BRANCH, "main", title, body))
@@ -137,6 +139,14 @@ def test_one_that_cannot_be_reached_passes(known: Known) -> None:
     known.there.behave(offline=True)
     with pytest.raises(RemoteFault) as caught:
         known.open()
+    assert caught.value.trouble.kind is Kind.OFFLINE
+
+
+def test_one_that_does_not_answer_is_waited_for_no_longer_than_it_is_given(tmp_path: Path) -> None:
+    known = Known(tmp_path, "gh", patience=0.5)
+    known.there.behave(hang=True)
+    with pytest.raises(RemoteFault, match=r"no answer within 0\.5 s") as caught:
+        known.cli.find(BRANCH, 1, ())
     assert caught.value.trouble.kind is Kind.OFFLINE
 
 

@@ -23,6 +23,7 @@ from capsule.core.request import (
     address_in,
     feedback,
     forge_trouble,
+    look_again_after,
     news,
 )
 from capsule.core.state import REQUEST, REQUEST_COMMIT, MissionState, next_step, replay
@@ -126,6 +127,14 @@ WORDS = {
 @pytest.mark.parametrize(("said", "kind"), WORDS.items())
 def test_faults_of_a_forge_are_told_apart(said: str, kind: Kind) -> None:
     assert forge_trouble(said).kind is kind
+
+
+PAUSES = {0: 300, 1: 600, 2: 1200, 3: 2400, 4: 3600, 50: 3600}
+
+
+@pytest.mark.parametrize(("faults", "seconds"), PAUSES.items())
+def test_a_forge_that_does_not_answer_is_asked_less_and_less(faults: int, seconds: float) -> None:
+    assert look_again_after(faults) == seconds
 
 
 # The mission

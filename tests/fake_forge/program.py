@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,6 +30,8 @@ def main(name: str, folder: str) -> NoReturn:
         log.write(json.dumps([name, *sys.argv[1:]]) + "\n")
     with forge.opened() as hub:
         how = hub["behave"]
+        if how.get("hang"):
+            time.sleep(3600)
         if how.get("offline"):
             sys.exit(f"error connecting to {name}.example.org\ncheck your internet connection")
         if how.get("refuse"):

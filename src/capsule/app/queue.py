@@ -28,12 +28,13 @@ from capsule.app.queue_plan import (
     refuse_whole_queue,
     under_way_in,
 )
-from capsule.app.requests import follow_all, in_review, words_of
+from capsule.app.requests import Followed, follow_all, in_review, words_of
 from capsule.app.running import PLAIN, RunContext, open_run
 from capsule.core.errors import Interrupted, Refused
 from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.item import Item, Status
 from capsule.core.ledger import unblocked
+from capsule.core.request import look_again_after
 from capsule.core.schedule import QueuePosition
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
@@ -46,10 +47,10 @@ from capsule.workspaces.disk_space import disk_shortage
 from capsule.workspaces.upgrade import put_away_old_work
 
 _MOST_NAMED = 5
-_FOLLOW_AGAIN = 300.0
-"""Seconds between two looks at the requests of a run."""
 _FOLLOW_IDLE = 5.0
-"""The same, if it has nothing else to do."""
+"""Seconds between two looks at the requests of a run, if it has nothing else to do."""
+_LONGEST_LOOK = 30.0
+"""In seconds; it goes on where it stopped."""
 _MOST_COMPARED = 32
 """How many candidates are compared with the missions under way."""
 
@@ -176,6 +177,9 @@ class _ProjectJobs:
         self._told = set(run.project.loaded.warnings)  # when the run was opened
         self._taken: set[str] = set()
         self._followed: float | None = None
+        self._unanswered = 0
+        """How many looks in a row got no answer."""
+        self._followed_last = ""
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
@@ -213,15 +217,29 @@ class _ProjectJobs:
     def follow_requests(self, *, idle: bool) -> Collection[str]:
         """Follow at the start, at the end, and in between if some time has passed."""
         now = self._services.clock.seconds()
-        pause = _FOLLOW_IDLE if idle else _FOLLOW_AGAIN
+        pause = _FOLLOW_IDLE if idle and not self._unanswered else look_again_after(self._unanswered)
         wanted = self._services.by_request or any(state.in_review for state in self._states.values())
         if not wanted or (self._followed is not None and now - self._followed < pause):
             return ()
         self._followed = now
-        found = [one for one in follow_all(self._services, in_review(self._project)) if one.news or one.fault]
+        found = [*self._follow_in_turn(now)]
         for one in found:
-            _tell_all(self._run, (f"note: {words_of(one)}", *one.warnings))
+            if one.news or one.fault:
+                _tell_all(self._run, (f"note: {words_of(one)}", *one.warnings))
+        faults = [one.fault for one in found if one.fault]
+        self._unanswered = self._unanswered + 1 if faults else 0
+        _tell_all(self._run, [f"note: {hint}" for hint in dict.fromkeys(fault.hint for fault in faults) if hint])
         return [one.state.mission for one in found if one.news]
+
+    def _follow_in_turn(self, since: float) -> Iterator[Followed]:
+        """Follow as many as there is time for, beginning after the one that was followed last."""
+        waiting = in_review(self._project)
+        first = waiting.index(self._followed_last) + 1 if self._followed_last in waiting else 0
+        for found in follow_all(self._services, [*waiting[first:], *waiting[:first]]):
+            self._followed_last = found.state.mission
+            yield found
+            if self._services.clock.seconds() - since > _LONGEST_LOOK:
+                return
 
     def order(self, item: Item) -> tuple[Order, Services]:
         plan = plan_mission(self._project, item.id, self._request, start=self._start, offline_ok=bool(self._taken))

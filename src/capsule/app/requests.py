@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from capsule.app.endings import end_unmerged
 from capsule.app.missions import states_of
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.errors import CapsuleError, LockHeld, RemoteFault
 from capsule.core.item import Status
 from capsule.core.request import Fate, News
 from capsule.core.state import MissionState
@@ -50,10 +50,20 @@ def in_review(project: Project) -> list[str]:
 
 
 def follow_all(services: Services, missions: Iterable[str]) -> Iterator[Followed]:
-    """Follow the requests of these missions, except those that another process works on."""
+    """Follow the requests of these missions, except those that another process works on.
+
+    Once the forge has not answered, the others are not asked about: they have the same one.
+    """
+    fault: RemoteFault | None = None
     for mission in missions:
+        if fault:
+            state = load_state(services, mission)
+            yield Followed(state, state.request.url if state.request else "", fault=fault)
+            continue
         with suppress(LockHeld):
-            yield follow(services, mission)
+            found = follow(services, mission)
+            fault = found.fault if isinstance(found.fault, RemoteFault) else None
+            yield found
 
 
 def follow(services: Services, mission: str) -> Followed:

@@ -53,6 +53,8 @@ def _told(found: Followed) -> int:
     for warning in found.warnings:
         tell(warning)
     if found.fault:
+        if found.fault.hint:
+            say(f"  next: {clean(found.fault.hint)}")
         return found.fault.exit_code
     if found.state.halt:
         say("  next: capsule questions")

@@ -24,6 +24,7 @@ _LONGEST_FEEDBACK = 12_000
 _LONGEST_NAME = 120
 _LONGEST_ADDRESS = 300
 _LONGEST_WORDS = 600
+_PAUSE, _LONGEST_PAUSE, _MOST_DOUBLINGS = 300.0, 3600.0, 10
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 
 
@@ -234,6 +235,11 @@ def address_in(text: str) -> str:
     """Return the last address in what a command printed; '' if there is none."""
     found = _ADDRESS.findall(text)
     return found[-1].rstrip(".,)")[:_LONGEST_ADDRESS] if found else ""
+
+
+def look_again_after(faults: int) -> float:
+    """Return the seconds between two looks at all requests, after so many in a row that got no answer."""
+    return min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(faults, _MOST_DOUBLINGS))
 
 
 _OFFLINE = re.compile(

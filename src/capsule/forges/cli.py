@@ -27,7 +27,8 @@ from capsule.system.program import call
 
 _T = TypeVar("_T")
 
-ANSWER_SECONDS = 60.0
+LOOK_SECONDS = 20.0
+_OPEN_SECONDS = 60.0
 _NAME = re.compile(r"\{([a-z_]+)\}")
 _LONGEST_BODY = 60_000
 """In characters; GitHub takes 65,536."""
@@ -90,9 +91,12 @@ class CliForge:
         opens: Sequence[str] = (),
         looks: Sequence[str] = (),
         env: Mapping[str, str],
-        patience: float = ANSWER_SECONDS,
+        patience: float = LOOK_SECONDS,
     ) -> None:
-        """`opens` and `looks` are commands of the user's own, in place of a preset."""
+        """`opens` and `looks` are commands of the user's own, in place of a preset.
+
+        A question may take `patience` seconds: a queue asks, and has other work.
+        """
         self._home = home_of(url)
         self._root = root
         self._patience = patience
@@ -132,12 +136,13 @@ class CliForge:
             files = {"body_file": (Path(folder, "body.md"), body), "title_file": (Path(folder, "title"), draft.title)}
             for file, text in files.values():
                 file.write_text(text, encoding="utf-8")
-            said = self._run(self._preset.open, values | {name: str(file) for name, (file, _) in files.items()})
+            values |= {name: str(file) for name, (file, _) in files.items()}
+            said = self._run(self._preset.open, values, _OPEN_SECONDS)
         return address_in(said)
 
     def _ask(self, question: str, kind: type[_T], **values: str) -> _T:
         words = self._preset.questions[question]
-        said = self._run(words, values)
+        said = self._run(words, values, self._patience)
         try:
             return msgspec.json.decode(said or "null", type=kind)
         except (msgspec.DecodeError, RecursionError):
@@ -147,17 +152,17 @@ class CliForge:
                 trouble = Trouble(Kind.REFUSED, f"`{start}` printed something else than was asked for: {trouble.words}")
             raise RemoteFault(self.name, trouble, f"Get it, and log in: {self._preset.get}") from None
 
-    def _run(self, words: Sequence[str], values: Mapping[str, str]) -> str:
+    def _run(self, words: Sequence[str], values: Mapping[str, str], patience: float) -> str:
         """Run a command to its end, and return what it prints."""
         known = {**self._home.values, **QUERIES, **values, "branch_quoted": quote(values.get("branch", ""), safe="")}
         program, *rest = (_NAME.sub(lambda found: known.get(found[1], found[0]), word) for word in words)
         try:
-            code, out, err = call([self._program(program), *rest], self._root, self._env, self._patience)
+            code, out, err = call([self._program(program), *rest], self._root, self._env, patience)
         except (OSError, ValueError) as fault:
             why = fault.strerror if isinstance(fault, OSError) else str(fault)
             raise PrerequisiteMissing(f"{program} cannot be started: {why}.", f"Get it: {self._preset.get}") from None
         if code is None:
-            raise RemoteFault(self.name, Trouble(Kind.OFFLINE, f"no answer within {self._patience:g} s"))
+            raise RemoteFault(self.name, Trouble(Kind.OFFLINE, f"no answer within {patience:g} s"))
         if code:
             raise RemoteFault(self.name, forge_trouble(err.strip() or out), self._preset.login)
         if refused := _STATUS.match(err):
