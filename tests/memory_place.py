@@ -251,6 +251,9 @@ class MemoryPlace:
     def base_checkpoint(self, base: str) -> Checkpoint:
         return Checkpoint(base, base, self._repository.tree_of(base))
 
+    def beginning(self, base: str) -> Checkpoint:
+        return self.base_checkpoint(base)
+
     def touched_outside_commit(self) -> Sequence[str]:
         return [change.path for change in self.trees.changes(self.head(), self.tree())]
 

@@ -290,6 +290,9 @@ class Place(Protocol):
     def base_checkpoint(self, base: str) -> Checkpoint:
         """Return the base commit as a checkpoint."""
 
+    def beginning(self, base: str) -> Checkpoint:
+        """Return what a mission begins with: its base, and its item's documents if those are kept elsewhere."""
+
     def delivered(self, checkpoint: Checkpoint) -> str:
         """Return a checkpoint's tree; rebuild it if git has removed it."""
 
@@ -534,6 +537,8 @@ class StateCommit(Struct, frozen=True):
     """Paths that differ between its head and its tree are part of the commit."""
     judged: str = ""
     """The tree, artefacts left out, that the work was judged as: raise BranchMoved if the commit would hold another."""
+    documents: str = ""
+    """A tree: if documents are kept apart from the work, those of the item in it are part of the commit."""
     twin: str = ""
     """The original of a duplicate: raise TwinClosed if it was closed itself."""
 

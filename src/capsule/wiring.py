@@ -19,7 +19,7 @@ from capsule.agents._cli import Connection
 from capsule.catalog import Catalog
 from capsule.core.briefing import SandboxPaths
 from capsule.core.budget import Budget
-from capsule.core.documents import is_of_another_item
+from capsule.core.documents import is_of_an_item, is_of_another_item, own_documents
 from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.event import Allowance
 from capsule.core.evidence import Evidence
@@ -55,6 +55,7 @@ from capsule.workspaces.request_branch import GitRequestBranch
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.state_store import GitStateStore, open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
+from capsule.workspaces.trees import is_artefact
 from capsule.workspaces.trunk import GitTrunk
 
 
@@ -79,6 +80,7 @@ def beads_are_shared(project: Project) -> bool:
 
 
 SKILLS = ".claude/skills/changes"
+_Files = Callable[[], Mapping[str, bytes]]
 
 
 def uses_skills(project: Project) -> bool:
@@ -240,8 +242,16 @@ def open_trunk(
     upstream = upstream_of(project, branch, stop)
     if upstream is None:
         return GitTrunk(git, branch, artefacts=own)
-    refs = project.settings.merge.refs
-    return RemoteTrunk(git, branch, upstream.remote, upstream.branch, refs, artefacts=own, claims=claims)
+    return RemoteTrunk(
+        git,
+        branch,
+        upstream.remote,
+        upstream.branch,
+        project.settings.merge.refs,
+        artefacts=own,
+        left_out=is_of_an_item if project.state_branch and tracker.traits.documents else lambda _path: False,
+        claims=claims,
+    )
 
 
 def claims_of(
@@ -355,6 +365,7 @@ def _places(
     @cache
     def place(mission: str, into: str) -> Place:
         make = partial(StepwiseWorktree, into=into) if into else GitWorktree
+        lent, documents = _kept_apart(project, tracker, mission)
         return make(
             project.git,
             mission,
@@ -363,10 +374,23 @@ def _places(
             mounted=sandbox is not None and sandbox.level.mounts,
             confined=sandbox is not None and sandbox.level.proven,
             not_ours=partial(is_of_another_item, mission) if tracker.traits.documents else lambda _path: False,
+            lent=lent,
+            documents=documents,
             disk_shortage=partial(disk_shortage, project.git, project.env),
         )
 
     return place
+
+
+def _kept_apart(project: Project, tracker: Tracker, mission: str) -> tuple[_Files, _Files]:
+    """Return what a place gets of a backlog whose state has a branch of its own: its files, its item's documents."""
+    apart, own = project.state_branch, tracker.own_files()
+    if apart is None or not tracker.traits.documents:
+        return dict, dict
+    return (
+        lambda: apart.files(lambda path: is_artefact(os.fsencode(path), own)),
+        lambda: apart.files(lambda path: bool(own_documents(mission, [path]))),
+    )
 
 
 def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:

@@ -12,6 +12,8 @@ from ..conftest import Repo
 from ..fake_forge import Forge
 from ..git_server import GitServer, git_server, moves_of, run
 from .backlog_project import BacklogProject
+from .backlog_script import honest as by_documents
+from .backlog_script import stem
 from .conftest import assert_clear, honest, said
 from .test_merge_to_remote import _RACE as RACE
 
@@ -436,3 +438,71 @@ def test_a_merge_is_not_undone_past_the_requests(waiting: InReview) -> None:
     assert waiting.project.head("main") == main
     assert waiting.project.say("reopen", "WRK-001").code == 0
     assert waiting.here.item().status == "ready"
+
+
+# Documents
+
+
+@pytest.fixture
+def specified(there: InReview) -> InReview:
+    """An item that was triaged, specified, built and reviewed, and whose work is proposed."""
+    del there.project.always["CAPSULE_WORKFLOW__DEFAULT"]
+    there.project.play(by_documents())
+    there.project.add()
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    return there
+
+
+@pytest.mark.promise("state-branch.documents")
+def test_documents_are_on_the_branch_and_not_in_the_request(specified: InReview) -> None:
+    changed = run("diff", "--name-only", "main", "capsule/WRK-001", cwd=specified.bare).splitlines()
+    assert changed == ["answer", "question"]
+    commits = run("log", "--name-only", "--format=", "main..capsule/WRK-001", cwd=specified.bare).split()
+    assert not [path for path in commits if path.startswith("changes/")]
+    kinds = [path.rpartition("_")[2] for path in specified.files("capsule-state") if path.startswith("changes/")]
+    assert sorted(kinds) == ["DESIGN.md", "PRD.md", "RESEARCH.md", "SPEC.md"]
+    assert "[x]" in specified.show(f"capsule-state:{stem()}_SPEC.md")
+    assert (specified.project.path / f".capsule/backlog/{stem()}_PRD.md").exists()
+    assert specified.project.status() == "" and at_state(specified.project).status() == ""
+    specified.forge.merge("squash")
+    specified.sync()
+    assert specified.here.ids() == []
+    assert specified.project.status() == ""
+
+
+@pytest.mark.promise("state-branch.documents")
+def test_a_mission_begins_with_the_documents_that_are_there(there: InReview) -> None:
+    del there.project.always["CAPSULE_WORKFLOW__DEFAULT"]
+    there.project.add()
+    at_state(there.project).write(f"{stem()}_PRD.md", "# By a person\n")
+    run("add", "-A", cwd=there.here.path)
+    run("commit", "-q", "-m", "A document", cwd=there.here.path)
+    run("push", "-q", "origin", "capsule-state", cwd=there.here.path)
+    script = by_documents()
+    script["prd"][0] = script["prd"][0] | {"write": {}}
+    there.project.play(script)
+    answer = there.project.run()
+    assert answer.code == 0, answer
+    assert there.show(f"capsule-state:{stem()}_PRD.md") == "# By a person"
+    assert len(there.forge.requests) == 1
+
+
+@pytest.mark.promise("state-branch.documents")
+@pytest.mark.parametrize("stale", [True, False])
+def test_agents_see_the_current_backlog_and_its_diary(there: InReview, stale: bool) -> None:
+    del there.project.always["CAPSULE_WORKFLOW__DEFAULT"]
+    there.project.add("Known")
+    if not stale:
+        (there.bare / "hooks/pre-receive").unlink()
+        there.project.git("rm", "-q", "BACKLOG.yaml")
+        there.project.git("commit", "-q", "-m", "No backlog")
+        there.project.git("push", "-q", "origin", "main")
+    copied = there.project.path.parent / "seen"
+    script = by_documents()
+    script["triage"][0] = script["triage"][0] | {"run": [f"cat BACKLOG.yaml > {copied}; echo mine >> BACKLOG.yaml"]}
+    there.project.play(script)
+    answer = there.project.say("triage")
+    assert answer.code == 0, answer
+    assert "Known" in copied.read_text()
+    assert "dropped" not in answer.out + answer.err and "mine" not in there.show("capsule-state:BACKLOG.yaml")

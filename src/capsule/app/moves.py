@@ -223,7 +223,7 @@ def _check_target(held: ItemLock, target: str, phases: tuple[str, ...], workflow
     here = item.phase if item.phase in phases else phases[0]
     skipped = phases[phases.index(here) : phases.index(target)]
     worktree = held.project.root / ".capsule" / "worktrees" / item.id
-    root = worktree if worktree.is_dir() else held.project.root
+    root = worktree if worktree.is_dir() else held.project.tracker_git.root
     paths = [path.relative_to(root).as_posix() for path in root.glob(f"changes/{item.id}_*/*")]
     for kind in filter(None, (workflow.phase(name).artefact for name in skipped)):
         if not any(_is_written(root / path) for path in artefact_paths(item.id, kind, paths)):

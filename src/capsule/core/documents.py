@@ -52,6 +52,11 @@ def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
     return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
 
 
+def is_of_an_item(path: str) -> bool:
+    """Tell whether a path belongs to the documents of any item."""
+    return re.match(r"changes/[A-Za-z][A-Za-z0-9]*-[0-9]+_[^/]*/|_ideas/[A-Za-z][A-Za-z0-9]*-[0-9]+_", path) is not None
+
+
 def is_of_another_item(mission: str, path: str) -> bool:
     """Tell whether a path belongs to the documents of an item outside this mission."""
     item = re.match(r"([A-Za-z]+-)[0-9]+", mission)

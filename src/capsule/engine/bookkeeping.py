@@ -75,6 +75,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
                     since=state.base,
                     work=work,
                     judged=judged,
+                    documents=place.delivered(held) if held and not place.publishes_to else "",
                     twin="" if is_waived(state, DUPLICATE) else twin_of(state.closed_as),
                 )
                 booked = _written(entry, state, services, patience)

@@ -206,7 +206,9 @@ def merged_not_closed(services: Services) -> list[str]:
 def try_to_close(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
-            closed = close_item(load_state(services, item), services)
+            state = load_state(services, item)
+            # Killed after its last step, an item of a backlog is closed by recording that step.
+            closed = sync_tracker(state, services) if state.unrecorded else close_item(state, services)
             if closed:
                 services.claims.release(item)
             return closed

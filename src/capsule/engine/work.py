@@ -129,7 +129,7 @@ def start_from_checkpoint(job: Job) -> str:
 def first_checkpoint(job: Job) -> Checkpoint:
     """Make the place if a workflow begins with an agent and no phase has made it yet."""
     job.place.prepare(job.state.base)
-    return job.place.base_checkpoint(job.state.base)
+    return job.place.beginning(job.state.base)
 
 
 def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:

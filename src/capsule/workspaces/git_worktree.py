@@ -54,7 +54,7 @@ from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, rem
 from capsule.workspaces.salvage import keep_commit, put_aside
 from capsule.workspaces.snapshot import LARGEST_WORKLOG, WORKLOG, Snapshots
 from capsule.workspaces.step_commits import message_of
-from capsule.workspaces.trees import GitTrees, all_artefacts, graft, is_artefact, with_changes
+from capsule.workspaces.trees import GitTrees, all_artefacts, graft, is_artefact, with_changes, with_files
 from capsule.workspaces.tripwire import Tripwire
 
 _NAMED = 5
@@ -83,11 +83,14 @@ class GitWorktree:
         mounted: bool = False,
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
+        lent: Callable[[], Mapping[str, bytes]] = dict,
+        documents: Callable[[], Mapping[str, bytes]] = dict,
         disk_shortage: Callable[[], str] = str,
     ) -> None:
         """`mounted`: a sandbox shows place and gate at the checkout's own path. `confined`: a sandbox keeps agents to
         the paths they are given, so nothing else is watched. `not_ours`: paths outside of this mission's work, even if
-        its agents change them. `disk_shortage` reports a full disk."""
+        its agents change them. `lent`: files that agents see and do not change. `documents`: those that its item has
+        already, if they are kept elsewhere. `disk_shortage` reports a full disk."""
         self.path = git.root / ".capsule" / "worktrees" / mission
         self.branch = f"capsule-{mission}"
         self._git = git
@@ -96,6 +99,8 @@ class GitWorktree:
         self._mounted = mounted
         self._confined = confined
         self._not_ours = not_ours
+        self._lent = lent
+        self._documents = documents
         self._missing_room = disk_shortage
         self._told_of_room = False
         self._notes = git.capsule_dir / "places" / mission
@@ -199,10 +204,21 @@ class GitWorktree:
     def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
         self._judged, self._at_checkpoint, self._occupied = "", "", True
+        self._lend()
         at, paths = (self._git.root, mounted_paths) if self._mounted else (self.path, unmounted_paths)
         if not self._mounted:
             self._linked.point_at(self._private.path)
         return paths(self._git, self.path, self._private.path, self._provisions.dependencies.layers(self._base(), at))
+
+    def _lend(self) -> None:
+        """Put current copies of what is lent into the place, where no snapshot sees them."""
+        files = {path: data for path, data in self._lent().items() if not passes_link(self.path, self.path / path)}
+        known = recall_paths(self._notes / "copied")
+        if new := {os.fsencode(path) for path in files} - {*known}:
+            remember_paths(self._notes / "copied", {*known, *new})
+        for path, data in files.items():
+            make_folder((self.path / path).parent)
+            write_atomically(self.path / path, data, flush=False)
 
     def import_commits(self) -> None:
         self._take_over(self._require_whole())
@@ -358,6 +374,11 @@ class GitWorktree:
 
     def base_checkpoint(self, base: str) -> Checkpoint:
         return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
+
+    def beginning(self, base: str) -> Checkpoint:
+        found = self.base_checkpoint(base)
+        tree = with_files(self._git, found.tree, self._documents())
+        return found if tree == found.tree else Checkpoint(self.trees.commit(tree, [base], "documents"), base, tree)
 
     def delivered(self, checkpoint: Checkpoint) -> str:
         """Return a checkpoint's tree; rebuild it if git has removed it, as a ref keeps only its commit."""

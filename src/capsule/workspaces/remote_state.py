@@ -18,19 +18,20 @@ from msgspec.structs import replace
 
 from capsule.adapters import StateCommit, StateWritten
 from capsule.core.assignment import Assign, Assignment
+from capsule.core.documents import own_documents
 from capsule.core.errors import Refused, RemoteFault
 from capsule.core.item import Status, Value
 from capsule.core.remote import Kind, Trouble
 from capsule.system.files import read_regular
 from capsule.system.git import Git
-from capsule.system.git_objects import ABSENT
+from capsule.system.git_objects import ABSENT, FILE, Difference, TreeEntry
 from capsule.workspaces.checkouts import locked, move_branch, refuse_to_move
 from capsule.workspaces.following import Follower
 from capsule.workspaces.remote import Remote
 from capsule.workspaces.state_branch import StateBranch
 from capsule.workspaces.state_store import LARGEST, GitStateStore, LocalBranch, Pending
-from capsule.workspaces.step_commits import find_step
-from capsule.workspaces.trees import is_artefact
+from capsule.workspaces.step_commits import find_step, last_step_of
+from capsule.workspaces.trees import is_artefact, with_changes
 
 
 class Upstream(NamedTuple):
@@ -156,6 +157,23 @@ class StateBranchStore(RemoteStateStore):
 
     def _found(self, entry: StateCommit, tip: str) -> tuple[str, tuple[str, ...]] | None:
         return find_step(self._git, entry.key, tip, most=_MOST_LOOKED_AT)
+
+    def _with_documents(self, tree: str, branch: LocalBranch, entry: StateCommit) -> str:
+        """Add the item's documents that its mission has changed since it last committed here.
+
+        What a person changed here meanwhile stays, unless the mission has changed it, too.
+        """
+        mission = entry.key.partition("/")[0]
+        found = self._documents_of(mission, entry.documents)
+        before = self._documents_of(mission, last_step_of(self._git, mission, branch.tip)) if found else {}
+        new = [row for path, row in found.items() if before.get(path) != row]
+        changes = [Difference(row.path, "M", (ABSENT, ""), (row.mode, row.oid)) for row in new]
+        return with_changes(self._git, tree, changes)
+
+    def _documents_of(self, item: str, commit: str) -> dict[str, TreeEntry]:
+        rows = self._git.list_tree(commit, recursive=True) if commit else []
+        files = {os.fsdecode(row.path): row for row in rows if row.mode == FILE}
+        return {path: files[path] for path in own_documents(item, files)}
 
     def _branch(self, wanted: str) -> LocalBranch:  # noqa: ARG002 - there is one
         apart = self._apart

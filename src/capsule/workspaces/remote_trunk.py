@@ -10,7 +10,7 @@ and that is said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from capsule.adapters import Candidate, Claims, Draft, Published
 from capsule.core.errors import Refused, RemoteFault
@@ -33,10 +33,11 @@ class RemoteTrunk(GitTrunk):
         refs: str,
         *,
         artefacts: Sequence[str] = (),
+        left_out: Callable[[str], bool] = lambda _path: False,
         claims: Claims | None = None,
     ) -> None:
         """`local` is the user's branch that follows, `theirs` the branch at the remote, `refs` where works are put."""
-        super().__init__(git, f"{remote.name}/{theirs}", artefacts=artefacts)
+        super().__init__(git, f"{remote.name}/{theirs}", artefacts=artefacts, left_out=left_out)
         self.at_remote = remote.name
         self._local = local
         self._remote = remote

@@ -191,6 +191,14 @@ class StateBranch:
                 way = f"git -C {shlex.quote(str(checkout.path))} switch NAME"
                 raise Refused(f"{self.branch} is checked out in {checkout.path}.", f"Switch to another branch: {way}")
 
+    def files(self, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """Read the files of the checkout that are wanted, by their paths."""
+        if self.checkout() is None:
+            return {}
+        inside = ((path.relative_to(self.folder).as_posix(), path) for path in sorted(self.folder.rglob("*")))
+        plain = ((name, path) for name, path in inside if wanted(name) and path.is_file())
+        return {name: read_regular(path, _LARGEST) for name, path in plain if not passes_link(self.folder, path)}
+
     # What is left elsewhere
 
     def left_on_main(self) -> str:

@@ -305,6 +305,7 @@ class GitStateStore(StateStore):
         if entry.judged and graft(git, worked, git.make_tree(()), self._artefacts) != entry.judged:
             raise BranchMoved(f"{branch.name} moved.")
         # Uncommitted edits of the own files go along.
+        worked = self._with_documents(worked, branch, entry)
         plain = [path for path in self._own if branch.here and not (git.root / path).is_dir()]
         typed = {path: content for path in plain if (content := self._on_disk(path)) is not None}
         tree = with_files(git, worked, {**typed, **draft.contents}, filtered=branch.here)
@@ -312,6 +313,10 @@ class GitStateStore(StateStore):
             return ""
         message = message_of(entry.message, entry.key, draft.added)
         return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
+
+    def _with_documents(self, tree: str, branch: LocalBranch, entry: StateCommit) -> str:  # noqa: ARG002
+        """Add documents that are kept apart from the work; here they are part of it."""
+        return tree
 
     def combined(self, work: Checkpoint, tip: str) -> str:
         """Return the tree of the branch with a step's work; raise Conflicts if both changed the same lines."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from capsule.system.git import Git
@@ -46,3 +47,13 @@ def _may_hold(git: Git, key: str, tip: str, since: str, *, further: bool) -> boo
             return True
         tip = commit.parents[0] if commit.parents else ""
     return further
+
+
+def last_step_of(git: Git, mission: str, tip: str) -> str:
+    """Return the newest commit of any step of a mission; '' if there is none."""
+    wanted = f"--grep=^{STEP}: {re.escape(mission)}/"
+    return (
+        git.content("log", "--first-parent", "-1", "--format=%H", "--extended-regexp", wanted, tip, "--")
+        .out.decode()
+        .strip()
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from capsule.adapters import BranchStep, Candidate, Draft, Published
@@ -25,11 +25,20 @@ class GitTrunk:
 
     at_remote = ""
 
-    def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        git: Git,
+        branch: str,
+        *,
+        artefacts: Sequence[str] = (),
+        left_out: Callable[[str], bool] = lambda _path: False,
+    ) -> None:
+        """`left_out`: paths of the work that do not go to this branch, beside the artefacts."""
         self.branch = branch
         self._git = git
         self._ref = f"refs/heads/{branch}"
         self._artefacts = all_artefacts(artefacts)
+        self._left_out = left_out
         self._still = False
         """We are the ones who keep it still."""
 
@@ -66,10 +75,12 @@ class GitTrunk:
                 "Rebuild the work on it: run with --rebase",
             )
         met = self._git.merge_base(tip, onto)  # newer than the base if this branch was merged into the work
-        work = self._without_artefacts(tip, met if met and self._git.is_ancestor(base, met) else base)
+        since = met if met and self._git.is_ancestor(base, met) else base
+        artefacts = (*self._artefacts, *self._left_out_between(since, tip))
+        work = self._without_artefacts(tip, since, artefacts)
         work = self._titled(work, subject) if subject and work not in (base, met) else work
         merged, conflicts = self._git.merge_trees(onto, work)
-        tree = graft(self._git, merged, onto, self._artefacts)
+        tree = graft(self._git, merged, onto, artefacts)
         if draft:
             tree = with_files(self._git, tree, draft(onto))
         return Candidate(self._commit(tree, onto, work, message), tree, onto, conflicts)
@@ -136,12 +147,18 @@ class GitTrunk:
             finally:
                 self._still = False
 
-    def _without_artefacts(self, tip: str, base: str) -> str:
+    def _left_out_between(self, base: str, tip: str) -> list[str]:
+        """List the paths that any commit of the work changed, and that do not go to this branch."""
+        commits = self._git.commits_since(base, tip) or [self._git.commit(tip)]
+        changes = (change for commit in commits for change in self._git.differences(base, commit.tree))
+        return sorted({path for change in changes if self._left_out(path := os.fsdecode(change.path))})
+
+    def _without_artefacts(self, tip: str, base: str, artefacts: Sequence[str]) -> str:
         """Return the branch's tip, or one clean commit in its place if its history ever held an artefact."""
-        if not self._ever_touched(tip, base):
+        if not self._ever_touched(tip, base, artefacts):
             return tip
         said = self._git.commit(tip)
-        tree = graft(self._git, tip, base, self._artefacts)
+        tree = graft(self._git, tip, base, artefacts)
         author = said if said.author.name else None
         by = self._git.identity
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
@@ -156,11 +173,11 @@ class GitTrunk:
         by = self._git.identity
         return self._git.commit_tree(said.tree, said.parents, message, by=by, date=said.committer_date, author=author)
 
-    def _ever_touched(self, tip: str, base: str) -> bool:
+    def _ever_touched(self, tip: str, base: str, artefacts: Sequence[str]) -> bool:
         """Tell whether any commit of the branch changed an artefact, even if a later one reverted that."""
         git, commits = self._git, self._git.commits_since(base, tip)
         if commits is not None and all(len(commit.parents) == 1 for commit in commits):
             trees = {git.tree_in(base), *(commit.tree for commit in commits)}
-            return any(len({git.entry_at(tree, os.fsencode(path)) for tree in trees}) > 1 for path in self._artefacts)
-        command = ("rev-list", "--full-history", "--max-count=1", tip, f"^{base}", "--", *self._artefacts)
+            return any(len({git.entry_at(tree, os.fsencode(path)) for tree in trees}) > 1 for path in artefacts)
+        command = ("rev-list", "--full-history", "--max-count=1", tip, f"^{base}", "--", *artefacts)
         return bool(git.content(*command, env={"GIT_LITERAL_PATHSPECS": "1"}).out)
