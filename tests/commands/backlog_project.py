@@ -16,6 +16,8 @@ from capsule.core.item import Item
 from capsule.plain_files import parse_yaml
 from capsule.trackers.backlog import BacklogTracker
 
+from ..git_server import GitServer, run
+from .at_a_server import AtServer
 from .backlog_script import honest
 from .conftest import Project, Said, Script, begin
 
@@ -109,6 +111,26 @@ class BacklogProject(Project):
 
     def spawns(self, mission: str = "WRK-001") -> int:
         return sum(isinstance(event, StepBegun) and event.spawns for event in self.events(mission))
+
+
+class BacklogAtServer(AtServer):
+    """A backlog whose main is on a server, and its other clones."""
+
+    def __init__(
+        self, project: BacklogProject, server: GitServer, name: str = "project", *, to: str = "remote"
+    ) -> None:
+        super().__init__(project, server, name, to=to)
+        self.project = project
+
+    def clone(self, name: str = "clone", *options: str) -> BacklogProject:
+        folder = self.project.path.parent / name
+        folder.mkdir()
+        run("clone", "-q", *options, self.server.url(self.name), str(folder / "project"))
+        clone = BacklogProject(folder / "project", folder)
+        clone.git("config", "user.name", "Bob")
+        clone.git("config", "user.email", "bob@example.org")
+        clone.test, clone.always = self.project.test, self.project.always
+        return clone
 
 
 def blocked(kind: str = "clarification", **fields: Any) -> dict[str, Any]:

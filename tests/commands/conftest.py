@@ -28,6 +28,7 @@ from capsule.core.event import Event, StepEnded
 from capsule.journals.sqlite import SqliteJournal
 from tests import warm
 from tests.costs import LONG
+from tests.git_server import GitServer, git_server
 
 from ..conftest import UNSANDBOXED, Repo
 
@@ -283,6 +284,12 @@ def _prepared_backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     answer = project.say("init")
     assert answer.code == 0, answer
     return project.path
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    with git_server(tmp_path / "server") as served:
+        yield served
 
 
 @pytest.fixture

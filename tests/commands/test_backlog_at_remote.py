@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +12,12 @@ from capsule.core.event import Waiting
 from tests.costs import LONG, eventually
 
 from ..conftest import Repo
-from ..git_server import GitServer, git_server, moves_of, run
-from .backlog_project import BacklogProject
+from ..git_server import GitServer, moves_of, run
+from .at_a_server import MAIN
+from .backlog_project import BacklogAtServer, BacklogProject
 from .conftest import assert_clear, nothing_changes
 from .test_merge_to_remote import _RACE as RACE
 
-MAIN = "refs/heads/main"
 _KILLS = """#!/bin/sh
 # The push has arrived; whoever pushed is killed before it hears of that.
 [ ! -e ../killed ] || exit 0
@@ -30,53 +28,13 @@ kill -9 $above
 """
 
 
-class AtRemote:
-    """A backlog, and another clone of the same remote."""
-
-    def __init__(self, project: BacklogProject, server: GitServer) -> None:
-        self.server, self.bare = server, server.host(project.path)
-        self.project = project
-        project.git("remote", "add", "origin", server.url())
-        project.always["CAPSULE_MERGE__TO"] = "remote"
-
-    def clone(self, name: str = "clone") -> BacklogProject:
-        folder = self.project.path.parent / name
-        folder.mkdir()
-        run("clone", "-q", self.server.url(), str(folder / "project"))
-        clone = BacklogProject(folder / "project", folder)
-        clone.git("config", "user.name", "Bob")
-        clone.git("config", "user.email", "bob@example.org")
-        clone.always = self.project.always
-        return clone
-
-    def main(self) -> str:
-        return run("rev-parse", MAIN, cwd=self.bare)
-
-    def hook(self, name: str, text: str) -> Path:
-        hook = self.bare / "hooks" / name
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(text)
-        hook.chmod(0o755)
-        return hook
-
-    def assert_only_forward(self) -> None:
-        for old, new in moves_of(self.bare, MAIN):
-            run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
-
-
-@pytest.fixture
-def there(a_backlog: BacklogProject, server: GitServer) -> AtRemote:
-    return AtRemote(a_backlog, server)
+def there(a_backlog: BacklogProject, server: GitServer) -> BacklogAtServer:
+    return BacklogAtServer(a_backlog, server)
 
 
 @pytest.mark.promise("remote.backlog")
-def test_two_clones_add_to_one_backlog(there: AtRemote) -> None:
+def test_two_clones_add_to_one_backlog(there: BacklogAtServer) -> None:
     clone = there.clone()
     assert there.project.add("One") == "WRK-001"
     assert clone.add("Two") == "WRK-002"
@@ -88,7 +46,7 @@ def test_two_clones_add_to_one_backlog(there: AtRemote) -> None:
 
 
 @pytest.mark.promise("remote.backlog")
-def test_each_step_is_committed_at_the_remote_and_the_checkout_follows(there: AtRemote) -> None:
+def test_each_step_is_committed_at_the_remote_and_the_checkout_follows(there: BacklogAtServer) -> None:
     there.project.add()
     before = there.main()
     answer = there.project.run()
@@ -102,7 +60,7 @@ def test_each_step_is_committed_at_the_remote_and_the_checkout_follows(there: At
 
 
 @pytest.mark.promise("remote.backlog")
-def test_work_that_is_merged_at_the_end_is_merged_at_the_remote(there: AtRemote) -> None:
+def test_work_that_is_merged_at_the_end_is_merged_at_the_remote(there: BacklogAtServer) -> None:
     there.project.always["CAPSULE_WORKSPACE__PUBLISH"] = "merge"
     there.project.add()
     answer = there.project.run()
@@ -115,7 +73,7 @@ def test_work_that_is_merged_at_the_end_is_merged_at_the_remote(there: AtRemote)
 
 
 @pytest.mark.promise("remote.backlog")
-def test_commits_of_others_between_the_steps_are_kept(there: AtRemote) -> None:
+def test_commits_of_others_between_the_steps_are_kept(there: BacklogAtServer) -> None:
     there.project.add()
     there.hook("pre-receive", RACE.format(count=there.bare / "races"))
     (there.bare / "races").write_text("3\n")
@@ -128,7 +86,7 @@ def test_commits_of_others_between_the_steps_are_kept(there: AtRemote) -> None:
 
 
 @pytest.mark.promise("remote.backlog")
-def test_nothing_changes_while_the_remote_cannot_be_reached(there: AtRemote) -> None:
+def test_nothing_changes_while_the_remote_cannot_be_reached(there: BacklogAtServer) -> None:
     there.project.add()
     there.server.down = True
     with nothing_changes(there.project):
@@ -138,7 +96,7 @@ def test_nothing_changes_while_the_remote_cannot_be_reached(there: AtRemote) -> 
 
 
 @pytest.mark.promise("remote.backlog")
-def test_what_is_undone_is_pushed(there: AtRemote) -> None:
+def test_what_is_undone_is_pushed(there: BacklogAtServer) -> None:
     there.project.add("One")
     assert there.project.say("edit", "WRK-001", "--title", "Two").code == 0
     assert there.project.say("undo").code == 0
@@ -148,7 +106,7 @@ def test_what_is_undone_is_pushed(there: AtRemote) -> None:
 
 
 @pytest.mark.promise("remote.backlog")
-def test_what_a_server_refuses_changes_nothing_and_is_quoted(there: AtRemote) -> None:
+def test_what_a_server_refuses_changes_nothing_and_is_quoted(there: BacklogAtServer) -> None:
     hook = there.server.refuse(MAIN, "main is protected: ask Ada")
     before = there.project.head()
     assert_clear(there.project.say("add", "More"), 1, "main is protected: ask Ada", "then run the same command again")
@@ -158,7 +116,7 @@ def test_what_a_server_refuses_changes_nothing_and_is_quoted(there: AtRemote) ->
 
 
 @pytest.mark.promise("remote.backlog")
-def test_commits_of_the_users_own_are_theirs_to_push(there: AtRemote) -> None:
+def test_commits_of_the_users_own_are_theirs_to_push(there: BacklogAtServer) -> None:
     mine = there.project.commit("mine", mine="x")
     answer = there.project.say("add", "More")
     assert_clear(answer, 1, "it has commits that origin/main lacks (`git push origin main`)", "run it again")
@@ -168,7 +126,7 @@ def test_commits_of_the_users_own_are_theirs_to_push(there: AtRemote) -> None:
 
 
 @pytest.mark.promise("remote.backlog")
-def test_edits_of_the_backlog_that_would_undo_what_others_did_are_refused(there: AtRemote) -> None:
+def test_edits_of_the_backlog_that_would_undo_what_others_did_are_refused(there: BacklogAtServer) -> None:
     clone = there.clone()
     there.project.add("One")
     clone.say("list")
@@ -182,7 +140,7 @@ def test_edits_of_the_backlog_that_would_undo_what_others_did_are_refused(there:
     assert clone.add("Three") == "WRK-003"
 
 
-def test_edits_of_the_backlog_go_along_if_nobody_else_changed_it(there: AtRemote) -> None:
+def test_edits_of_the_backlog_go_along_if_nobody_else_changed_it(there: BacklogAtServer) -> None:
     there.project.add("One")
     there.project.backlog.write_text(f"# mine\n{there.project.backlog.read_text()}")
     there.project.add("Two")
@@ -191,7 +149,7 @@ def test_edits_of_the_backlog_go_along_if_nobody_else_changed_it(there: AtRemote
 
 @pytest.mark.promise("remote.once", "remote.backlog")
 @pytest.mark.skipif(sys.platform != "linux", reason="the server finds out by /proc who pushed")
-def test_killed_after_its_push_a_step_is_found_at_the_remote(there: AtRemote) -> None:
+def test_killed_after_its_push_a_step_is_found_at_the_remote(there: BacklogAtServer) -> None:
     project = there.project
     project.git("remote", "set-url", "origin", there.bare.as_uri())
     project.backlog.write_text(f"# mine\n{project.backlog.read_text()}")
@@ -207,7 +165,7 @@ def test_killed_after_its_push_a_step_is_found_at_the_remote(there: AtRemote) ->
 
 @pytest.mark.slow
 @pytest.mark.promise("remote.backlog", "remote.offline")
-def test_a_step_waits_for_a_remote_that_is_down_for_a_moment(there: AtRemote) -> None:
+def test_a_step_waits_for_a_remote_that_is_down_for_a_moment(there: BacklogAtServer) -> None:
     project = there.project
     project.add()
     project.play(
@@ -233,12 +191,12 @@ def test_a_step_waits_for_a_remote_that_is_down_for_a_moment(there: AtRemote) ->
     assert project.head() == there.main()
 
 
-def test_a_branch_that_the_remote_lacks_is_named(there: AtRemote) -> None:
+def test_a_branch_that_the_remote_lacks_is_named(there: BacklogAtServer) -> None:
     there.project.git("switch", "-q", "-c", "side")
     assert_clear(there.project.say("add", "More"), 1, "origin/side does not have it", "git fetch origin")
 
 
-def test_another_clones_work_is_seen_when_a_run_begins(there: AtRemote) -> None:
+def test_another_clones_work_is_seen_when_a_run_begins(there: BacklogAtServer) -> None:
     clone = there.clone()
     clone.add()
     tip = there.main()
@@ -251,7 +209,7 @@ def test_another_clones_work_is_seen_when_a_run_begins(there: AtRemote) -> None:
 
 @pytest.mark.promise("remote.once")
 @pytest.mark.skipif(sys.platform != "linux", reason="the server finds out by /proc who pushed")
-def test_killed_after_the_push_of_its_merge_an_item_is_not_started_over(there: AtRemote) -> None:
+def test_killed_after_the_push_of_its_merge_an_item_is_not_started_over(there: BacklogAtServer) -> None:
     project = there.project
     project.git("remote", "set-url", "origin", there.bare.as_uri())
     project.always["CAPSULE_WORKSPACE__PUBLISH"] = "merge"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,26 +13,25 @@ from capsule.core.request import Fate
 
 from ..conftest import Repo
 from ..fake_forge import Forge
-from ..git_server import GitServer, git_server, moves_of, run
+from ..git_server import GitServer, moves_of, run
+from .at_a_server import AtServer
 from .conftest import COMMIT, ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
 KINDS = {"gh": "github", "glab": "gitlab", "tea": "gitea", "own": "auto"}
 BRANCH = f"capsule/{ITEM}"
 
 
-class InReview:
+class InReview(AtServer):
     """A project whose main takes requests only, on a server with a forge."""
 
     def __init__(self, project: Project, server: GitServer, folder: Path, kind: str = "gh") -> None:
-        self.project, self.server = project, server
-        self.bare = server.host(project.path, "team/project")
-        project.git("remote", "add", "origin", server.url("team/project"))
+        super().__init__(project, server, "team/project", to="request")
+        self.project = project
         server.refuse("refs/heads/main", "main is protected: open a request", "team/project")
         self.forge = Forge(folder, self.bare)
         path = self.forge.install(kind)
         env = project.always
         env["PATH"] = os.pathsep.join([str(path), os.environ["PATH"]])
-        env["CAPSULE_MERGE__TO"] = "request"
         env["CAPSULE_MERGE__REQUEST__FORGE"] = KINDS[kind]
         if kind == "own":
             env["CAPSULE_MERGE__REQUEST__OPEN"] = '["own", "open", "{branch}", "{base}", "{title}", "{body_file}"]'
@@ -59,9 +57,6 @@ class InReview:
     def reviewed(self) -> list[Fate]:
         return [event.fate for event in self.project.events() if isinstance(event, Reviewed)]
 
-    def show(self, what: str) -> str:
-        return run("show", what, cwd=self.bare)
-
     def by_another(self, branch: str, **files: str) -> str:
         """A person pushes a commit of theirs to a branch."""
         other = self.project.path.parent / "other"
@@ -69,12 +64,6 @@ class InReview:
         commit = Repo(other).commit("by Bob", **files)
         run("push", "-q", "origin", f"HEAD:{branch}", cwd=other)
         return commit
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
 
 
 @pytest.fixture

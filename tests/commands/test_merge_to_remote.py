@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,10 @@ from capsule.core.event import MissionStarted, Proposed, StepBegun, StepEnded, W
 from tests.costs import LONG, eventually
 
 from ..conftest import Repo
-from ..git_server import GitServer, git_server, moves_of, run
+from ..git_server import GitServer, moves_of, run
+from .at_a_server import MAIN, AtServer
 from .conftest import COMMIT, ITEM, Project, assert_clear, honest, nothing_changes, said
 
-MAIN = "refs/heads/main"
 _RACE = """#!/bin/sh
 # A person is faster: main moves while the push is checked, so many times.
 grep -q "refs/heads/main$" || exit 0
@@ -28,20 +28,12 @@ git update-ref refs/heads/main $(git commit-tree "main^{{tree}}" -p main -m "by 
 """
 
 
-class AtRemote:
+class AtRemote(AtServer):
     """A project whose main is on a server."""
 
     def __init__(self, project: Project, server: GitServer) -> None:
-        self.project, self.server = project, server
-        self.bare = server.host(project.path)
-        project.git("remote", "add", "origin", server.url())
-        project.always["CAPSULE_MERGE__TO"] = "remote"
-
-    def main(self) -> str:
-        return run("rev-parse", MAIN, cwd=self.bare)
-
-    def log(self, *options: str) -> list[str]:
-        return run("log", "--first-parent", *options, "main", cwd=self.bare).splitlines()
+        super().__init__(project, server)
+        self.project = project
 
     def by_another(self, **files: str) -> str:
         """A person pushes to main from a clone of their own."""
@@ -55,10 +47,7 @@ class AtRemote:
         """Have the next pushes to main lose their race."""
         count = self.bare / "races"
         count.write_text(f"{times}\n")
-        hook = self.bare / "hooks" / "pre-receive"
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(_RACE.format(count=count))
-        hook.chmod(0o755)
+        self.hook("pre-receive", _RACE.format(count=count))
 
     def agents(self) -> int:
         return sum(isinstance(event, StepBegun) and event.spawns for event in self.project.events())
@@ -67,16 +56,6 @@ class AtRemote:
         assert self.log("--merges", "--format=%s").count(f"Merge {ITEM}: Find the answer") == 1
         assert run("show", "main:answer", cwd=self.bare) == "42"
         self.assert_only_forward()
-
-    def assert_only_forward(self) -> None:
-        for old, new in moves_of(self.bare, MAIN):
-            run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
 
 
 @pytest.fixture

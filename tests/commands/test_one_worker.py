@@ -20,11 +20,10 @@ from tests.costs import LONG
 
 from ..contracts import fake_bd, fake_gh
 from ..contracts.fake_gh.hub import new_hub, opened
-from ..git_server import GitServer, git_server, run
+from ..git_server import GitServer, run
 from . import backlog_script
-from .backlog_project import BacklogProject
+from .backlog_project import BacklogAtServer, BacklogProject
 from .conftest import COMMIT, ITEM, Project, assert_clear, honest, nothing_changes, said
-from .test_backlog_at_remote import AtRemote as BacklogAtRemote
 from .test_campaign import FLOW
 from .test_jobs import makes
 from .test_merge_to_remote import AtRemote
@@ -32,12 +31,6 @@ from .test_merge_to_remote import AtRemote
 CLAIMS = "refs/capsule/claims/"
 SHORT = 0.06
 """Minutes that a claim lasts where a test waits until it has run out."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
 
 
 @pytest.fixture
@@ -372,7 +365,7 @@ def nothing_changes_but_what_was_seen(project: Project) -> Iterator[None]:
 def test_two_clones_of_a_backlog_work_on_different_items(
     a_backlog: BacklogProject, server: GitServer, tmp_path: Path
 ) -> None:
-    there = BacklogAtRemote(a_backlog, server)
+    there = BacklogAtServer(a_backlog, server)
     bob = there.clone("bob")
     ada = there.project
     ada.add("Find the answer")
@@ -401,7 +394,7 @@ def test_two_clones_of_a_backlog_work_on_different_items(
 def test_a_step_of_a_holder_that_lost_its_claim_is_not_committed(
     a_backlog: BacklogProject, server: GitServer, tmp_path: Path
 ) -> None:
-    there = BacklogAtRemote(a_backlog, server)
+    there = BacklogAtServer(a_backlog, server)
     bob, ada = there.clone("bob"), there.project
     ada.add()
     ada.play(

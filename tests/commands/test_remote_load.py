@@ -27,7 +27,7 @@ from tests.costs import LONG, eventually
 from ..conftest import Repo
 from ..contracts import fake_gh
 from ..contracts.fake_gh.hub import new_hub, opened
-from ..git_server import GitServer, git_server, moves_of, run
+from ..git_server import GitServer, moves_of, run
 from .conftest import PASS, TESTS, Project
 from .test_campaign import FLOW, row
 
@@ -77,12 +77,6 @@ class Clone(Project):
 
     def agents(self, name: str) -> int:
         return sum(isinstance(event, StepBegun) and event.spawns for event in self.events(name))
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
 
 
 @pytest.mark.promise("remote.side-by-side", "claims.queue")

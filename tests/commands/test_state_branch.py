@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ..conftest import Repo
 from ..fake_forge import Forge
-from ..git_server import GitServer, git_server, moves_of, run
-from .backlog_project import BacklogProject
+from ..git_server import GitServer, run
+from .backlog_project import BacklogAtServer, BacklogProject
 from .backlog_script import honest as by_documents
 from .backlog_script import stem
 from .conftest import assert_clear, honest, said
@@ -20,18 +19,15 @@ from .test_merge_to_remote import _RACE as RACE
 STATE = "refs/heads/capsule-state"
 
 
-class InReview:
+class InReview(BacklogAtServer):
     """A project with a backlog on main, which takes requests only, on a server with a forge."""
 
     def __init__(self, project: BacklogProject, server: GitServer, folder: Path) -> None:
-        self.project, self.server = project, server
-        self.bare = server.host(project.path, "team/project")
-        project.git("remote", "add", "origin", server.url("team/project"))
+        super().__init__(project, server, "team/project", to="request")
         server.refuse("refs/heads/main", "main is protected: open a request", "team/project")
         self.forge = Forge(folder, self.bare)
         project.always |= {
             "PATH": os.pathsep.join([str(self.forge.install("gh")), os.environ["PATH"]]),
-            "CAPSULE_MERGE__TO": "request",
             "CAPSULE_MERGE__REQUEST__FORGE": "github",
             "CAPSULE_WORKFLOW__DEFAULT": "tdd",
         }
@@ -43,45 +39,22 @@ class InReview:
         """The backlog as the checkout of its branch has it."""
         return at_state(self.project)
 
-    def clone(self, name: str = "clone") -> BacklogProject:
-        folder = self.project.path.parent / name
-        folder.mkdir()
-        run("clone", "-q", self.server.url("team/project"), str(folder / "project"))
-        clone = BacklogProject(folder / "project", folder)
-        clone.git("config", "user.name", "Bob")
-        clone.git("config", "user.email", "bob@example.org")
-        clone.always = self.project.always
-        return clone
-
-    def at(self, ref: str) -> str:
-        return run("rev-parse", ref, cwd=self.bare)
-
     def files(self, ref: str) -> list[str]:
         return run("ls-tree", "-r", "--name-only", ref, cwd=self.bare).splitlines()
-
-    def show(self, what: str) -> str:
-        return run("show", what, cwd=self.bare)
 
     def sync(self, code: int = 0) -> str:
         answer = self.project.capsule("sync")
         assert answer.code == code, answer
         return answer.out + answer.err
 
-    def assert_only_forward(self) -> None:
-        for old, new in moves_of(self.bare, STATE)[1:]:
-            run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
+    def assert_state_only_forward(self) -> None:
+        self.assert_only_forward(STATE, begun_here=True)
 
 
 def at_state(project: BacklogProject) -> BacklogProject:
     there = BacklogProject.__new__(BacklogProject)
     there.path = project.path / ".capsule/backlog"
     return there
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    with git_server(tmp_path / "server") as served:
-        yield served
 
 
 @pytest.fixture
@@ -120,7 +93,7 @@ def test_a_mission_is_proposed_by_a_request_without_the_files_of_the_tracker(wai
     assert changed and not [path for path in changed if "BACKLOG" in path or "worklog" in path], changed
     assert waiting.here.item().status == "in_progress"
     assert "status: in_progress" in waiting.show("capsule-state:BACKLOG.yaml")
-    waiting.assert_only_forward()
+    waiting.assert_state_only_forward()
     assert waiting.project.status() == ""
 
 
@@ -132,7 +105,7 @@ def test_a_merge_archives_the_item_on_that_branch(waiting: InReview) -> None:
     assert any(path.startswith("_worklog/") for path in waiting.files("capsule-state"))
     assert waiting.project.head("main") == merged
     assert (waiting.project.path / "answer").read_text() == "42\n"
-    waiting.assert_only_forward()
+    waiting.assert_state_only_forward()
 
 
 @pytest.mark.promise("request.second-run", "request.waits")
@@ -176,7 +149,7 @@ def test_a_request_that_is_closed_makes_its_item_ready_again(waiting: InReview) 
     assert "WRK-001 is free again" in waiting.sync()
     assert waiting.here.item().status == "ready"
     assert "status: ready" in waiting.show("capsule-state:BACKLOG.yaml")
-    waiting.assert_only_forward()
+    waiting.assert_state_only_forward()
 
 
 @pytest.mark.promise("request.changes")
@@ -235,17 +208,13 @@ def test_a_fresh_clone_reads_the_branch_although_main_has_an_old_backlog(there: 
     there.server.down = False
     assert clone.add("Two") == "WRK-002"
     assert there.project.add("Three") == "WRK-003"
-    there.assert_only_forward()
+    there.assert_state_only_forward()
 
 
 @pytest.mark.promise("state-branch.clones")
 def test_a_clone_of_one_branch_asks_the_remote(there: InReview) -> None:
     there.project.add()
-    run("clone", "-q", "--single-branch", there.server.url("team/project"), str(there.project.path.parent / "ci"))
-    clone = BacklogProject.__new__(BacklogProject)
-    clone.__dict__.update(there.project.__dict__)
-    clone.path = there.project.path.parent / "ci"
-    assert "WRK-001" in clone.say("list").out
+    assert "WRK-001" in there.clone("ci", "--single-branch").say("list").out
 
 
 @pytest.mark.promise("state-branch.clones")
@@ -277,7 +246,7 @@ def test_what_people_push_to_it_is_followed(there: InReview) -> None:
     run("push", "-q", "origin", "HEAD", cwd=bob.path)
     there.project.add("Two")
     assert [item.title for item in there.here.tracker.everything()] == ["Find it", "Two"]
-    there.assert_only_forward()
+    there.assert_state_only_forward()
 
 
 @pytest.mark.promise("state-branch.people")
@@ -313,7 +282,7 @@ def test_verbs_change_it_and_undo_changes_it_back(there: InReview) -> None:
     assert there.here.ids() == ["WRK-001"]
     assert project.head() == main and project.status() == ""
     assert there.at("capsule-state") == at_state(project).head()
-    there.assert_only_forward()
+    there.assert_state_only_forward()
 
 
 # What goes wrong
@@ -376,14 +345,13 @@ def test_another_name_can_be_given_and_main_cannot(there: InReview) -> None:
 @pytest.mark.promise("state-branch.clones")
 def test_a_lost_race_is_tried_again_on_the_new_tip(there: InReview) -> None:
     there.project.add()
-    hook = there.server.refuse("nothing", "", "team/project")
-    hook.write_text(RACE.format(count=there.bare / "races").replace("main", "capsule-state"))
+    there.hook("pre-receive", RACE.format(count=there.bare / "races").replace("main", "capsule-state"))
     (there.bare / "races").write_text("3\n")
     there.project.add("Two")
     subjects = run("log", "--format=%s", "capsule-state", cwd=there.bare).splitlines()
     assert subjects[:2] == ["[WRK-002][ADD] Two", "by Bob 1"]
     assert there.here.ids() == ["WRK-001", "WRK-002"]
-    there.assert_only_forward()
+    there.assert_state_only_forward()
 
 
 # Around it

@@ -13,8 +13,9 @@ import pytest
 
 from tests.shared import found_once
 
+from ..git_server import run
 from .ending import Ending, check_no_strays, check_papers, ending_of, events_of, names_of
-from .project import ITEM, Project, make_project
+from .project import ITEM, Project, make_project, outside, server_of
 
 EVENTS = ("mission_started", "step_begun", "step_ended", "observed", "proposed", "item_closed")
 
@@ -50,6 +51,45 @@ def a_project(template: Callable[[], Path], tmp_path: Path, mark: str) -> Callab
     """Fresh copies of the project."""
     numbers = count()
     return lambda: Project(template(), tmp_path / f"project-{next(numbers)}", mark)
+
+
+MakeProject = Callable[[], Project]
+
+
+@pytest.fixture(scope="session")
+def templates() -> dict[str, Path]:
+    """What the first test made for those after it."""
+    return {}
+
+
+@pytest.fixture
+def hosted(
+    templates: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, mark: str
+) -> Callable[..., MakeProject]:
+    """Copies of a project, each with a server of its own; `prepare` gets each of them."""
+    numbers = count()
+
+    def copies(
+        make: Callable[[Path], None], prepare: Callable[[Project], None], kind: type[Project] = Project
+    ) -> MakeProject:
+        if make.__name__ not in templates:
+            template = tmp_path_factory.mktemp("hosted") / "template"
+            make(template)
+            server = outside(template) / "server.git"
+            run("clone", "-q", "--bare", str(template), str(server))
+            run("config", "core.logAllRefUpdates", "always", cwd=server)
+            run("remote", "add", "origin", "somewhere", cwd=template)
+            templates[make.__name__] = template
+
+        def copy() -> Project:
+            project = kind(templates[make.__name__], tmp_path / f"project-{next(numbers)}", mark)
+            project.git("remote", "set-url", "origin", str(server_of(project)))
+            prepare(project)
+            return project
+
+        return copy
+
+    return copies
 
 
 @pytest.fixture(scope="session")

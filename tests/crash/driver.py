@@ -12,6 +12,7 @@ journaled event and every call through an adapter, in the order in which the mis
     before effect 42                                the supervisor is about to be asked to run a command
     after effect 42                                 it has been asked
     during effect 42                                the command has run for a moment: what it sees is mounted
+    before mend-1/publish#1 git.push 2              the second time that this step is about to push (an effect, too)
 
 A journaled event is called the same in whichever process it is written, so a run can be killed at one after the other.
 A queue starts its runners by this program too. Both count and name their points together, in the file CRASH_SHARED, and
@@ -31,7 +32,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,7 @@ def event_name(stream: str, event: Event, earlier: Sequence[Event]) -> str:
 _EFFECTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
 _READERS = {"cat-file", "check-ignore", "config", "diff-files", "diff-index", "diff-tree", "for-each-ref", "log"}
 _READERS |= {"ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse", "var", "version"}
+_ACROSS = {"fetch", "ls-remote", "push"}
 _OF_NO_CONSEQUENCE = ("null", "live.jsonl")
 
 
@@ -194,7 +196,11 @@ def watch_effects(passage: Passage) -> None:
             if args[1] in _READERS:
                 super().__init__(args, *rest, **options)
                 return
-            with passage.around(passage.numbered("effect"), " ".join(args[:2])):
+            effect = passage.numbered("effect")
+            asks: AbstractContextManager[None] = nullcontext()
+            if args[1] in _ACROSS:
+                asks = passage.around(passage.numbered(f"{passage.step} git.{args[1]}"))
+            with passage.around(effect, " ".join(args[:2])), asks:
                 super().__init__(args, *rest, **options)
 
     sys.addaudithook(hook)

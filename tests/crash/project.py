@@ -191,5 +191,10 @@ def outside(project: Path) -> Path:
     return project.with_name(f"{project.name}.outside")
 
 
+def server_of(project: Project) -> Path:
+    """The bare repository of a project that is hosted."""
+    return project.outside / "server.git"
+
+
 def _words(item: str) -> list[str]:
     return ["run", *([item] if item else [])]

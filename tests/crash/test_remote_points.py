@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ import pytest
 from ..git_server import moves_of, run
 from .ending import Ending, check_no_strays, ending_of, gone_soon
 from .points import is_event, sample
-from .project import ITEM, Project, make_project, outside
+from .project import ITEM, Project, make_project, server_of
 
 MakeProject = Callable[[], Project]
 MAIN = "refs/heads/main"
@@ -42,35 +41,9 @@ class Point(NamedTuple):
         return f"{Path(program).name} {command}"
 
 
-@pytest.fixture(scope="session")
-def made() -> list[Path]:
-    """What the first test made for those after it."""
-    return []
-
-
 @pytest.fixture
-def a_project(made: list[Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, mark: str) -> MakeProject:
-    """Copies of a project, each with a server of its own."""
-    if not made:
-        template = tmp_path_factory.mktemp("remote") / "template"
-        make_project(template)
-        run("clone", "-q", "--bare", str(template), str(outside(template) / "server.git"))
-        run("config", "core.logAllRefUpdates", "always", cwd=outside(template) / "server.git")
-        run("remote", "add", "origin", "somewhere", cwd=template)
-        made.append(template)
-    numbers = count()
-
-    def make() -> Project:
-        project = Project(made[0], tmp_path / f"project-{next(numbers)}", mark)
-        project.git("remote", "set-url", "origin", str(server_of(project)))
-        project.allow(CAPSULE_MERGE__TO="remote")
-        return project
-
-    return make
-
-
-def server_of(project: Project) -> Path:
-    return project.outside / "server.git"
+def a_project(hosted: Callable[..., MakeProject]) -> MakeProject:
+    return hosted(make_project, lambda project: project.allow(CAPSULE_MERGE__TO="remote"))
 
 
 def test_every_command_that_talks_to_the_remote_has_its_points(a_project: MakeProject, tmp_path: Path) -> None:

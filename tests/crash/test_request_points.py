@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from ..fake_forge import Forge
 from ..git_server import run
 from .ending import check_no_strays, events_of, gone_soon
 from .points import is_event, sample
-from .project import ITEM, Project, make_project, outside
-from .test_remote_points import COMMANDS, Point, server_of
+from .project import ITEM, Project, make_project, server_of
+from .test_remote_points import COMMANDS, Point
 
 MakeProject = Callable[[], Project]
 ASKED = ("own open", "own look")
@@ -31,36 +30,20 @@ RUNS = 3
 """How often a mission is run to come to a point."""
 
 
-@pytest.fixture(scope="session")
-def made() -> list[Path]:
-    """What the first test made for those after it."""
-    return []
+def with_forge(project: Project) -> None:
+    """Its work is merged by requests to a forge of its own."""
+    forge = Forge(project.outside / "forge", server_of(project))
+    project.allow(
+        PATH=os.pathsep.join([str(forge.install("own")), os.environ["PATH"]]),
+        CAPSULE_MERGE__TO="request",
+        CAPSULE_MERGE__REQUEST__OPEN='[own, open, "{branch}", "{base}", "{title}", "{body_file}"]',
+        CAPSULE_MERGE__REQUEST__LOOK='[own, look, "{branch}"]',
+    )
 
 
 @pytest.fixture
-def a_project(made: list[Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, mark: str) -> MakeProject:
-    """Copies of a project, each with a server and a forge of its own."""
-    if not made:
-        template = tmp_path_factory.mktemp("request") / "template"
-        make_project(template)
-        run("clone", "-q", "--bare", str(template), str(outside(template) / "server.git"))
-        run("remote", "add", "origin", "somewhere", cwd=template)
-        made.append(template)
-    numbers = count()
-
-    def make() -> Project:
-        project = Project(made[0], tmp_path / f"project-{next(numbers)}", mark)
-        project.git("remote", "set-url", "origin", str(server_of(project)))
-        forge = Forge(project.outside / "forge", server_of(project))
-        project.allow(
-            PATH=os.pathsep.join([str(forge.install("own")), os.environ["PATH"]]),
-            CAPSULE_MERGE__TO="request",
-            CAPSULE_MERGE__REQUEST__OPEN='[own, open, "{branch}", "{base}", "{title}", "{body_file}"]',
-            CAPSULE_MERGE__REQUEST__LOOK='[own, look, "{branch}"]',
-        )
-        return project
-
-    return make
+def a_project(hosted: Callable[..., MakeProject]) -> MakeProject:
+    return hosted(make_project, with_forge)
 
 
 def forge_of(project: Project) -> Forge:

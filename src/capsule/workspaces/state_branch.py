@@ -1,8 +1,8 @@
 """The branch that keeps the state of a backlog where main takes requests only, and its checkout in `.capsule/backlog`.
 
-It has a history of its own, which holds the files of the tracker and nothing else: it cannot be merged into main by
-accident, and a push to it starts none of the checks that the files of main define. Its first commit has what main had
-when the first command wrote to it. The copy that may be left on main is not read any more.
+It has a history of its own, which holds the files of the tracker and the documents of items alone: it cannot
+be merged into main by accident, and a push to it starts none of the checks that the files of main define. Its first
+commit has what main had when the first command wrote to it. The copy that may be left on main is not read any more.
 
 The checkout is a linked worktree on a branch of the same name, so that people see and edit the backlog as files. It can
 be removed at any time, and is made again from what is known here, or at the remote.
