@@ -807,6 +807,9 @@ class Archive(Protocol):
         A repeated step writes its own archive again.
         """
 
+    def under_way(self) -> Sequence[str]:
+        """Name the missions whose logs are not archived yet."""
+
     def has_outputs(self, mission: str) -> bool:
         """Tell whether there are outputs to store."""
 

@@ -213,6 +213,35 @@ def test_an_item_that_left_the_backlog_with_its_merge_is_brought_to_its_end(
     assert ending == expected
 
 
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.killed")
+@pytest.mark.parametrize(
+    ("publish", "point"),
+    [
+        ("merge", "after WRK-001/merge#1 trunk.publish 1"),
+        ("merge", "before step_ended WRK-001/archive#1"),
+        ("steps", "before step_ended WRK-001/archive#1"),
+        ("steps", "after step_ended WRK-001/archive#1"),
+    ],
+)
+def test_an_item_that_was_run_by_itself_and_killed_as_it_left_the_backlog_is_brought_to_its_end_by_a_queue(
+    publish: str, point: str, a_backlog: MakeProject, mark: str
+) -> None:
+    """The queue is not the run that was killed, and lists the item no more."""
+    undisturbed, project = a_backlog(), a_backlog()
+    for each in (undisturbed, project):
+        each.allow(CAPSULE_WORKSPACE__PUBLISH=publish)
+    assert (undisturbed.run("WRK-001").returncode, undisturbed.work().returncode) == (0, 0)
+    assert project.drive("WRK-001", CRASH_AT=point).returncode == -signal.SIGKILL
+    later = project.work()
+    assert later.returncode == 0 and (publish == "steps" or "done:      WRK-001: Say hello" in later.stdout), later
+    ending, expected = (
+        replace(found, commits=tuple(sorted(found.commits)), ended=found.ended[:3])  # of two branches, and no runs
+        for found in map(backlog_ending_of, (project, undisturbed))
+    )
+    assert ending == expected
+
+
 # ---- inside an agent, and the cap
 
 

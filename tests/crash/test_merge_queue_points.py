@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import Batched, HandedIn, Queued, Stacked
+from capsule.core.event import Batched, HandedIn, ItemClosed, Queued, Stacked
 from capsule.core.merge_queue import merge_stream
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG, eventually
@@ -109,6 +109,32 @@ def test_one_whose_own_process_is_killed_after_its_item_was_closed_is_archived_b
     assert project.drive("", CRASH_AT=point, CRASH_ALONE="1").returncode == 0
     assert batch_ending(project, mark) == batch_ending(undisturbed, mark)
     assert not [*(project.path / ".git/capsule/keepers").iterdir()], "the last process is gone, and still registered"
+
+
+@pytest.mark.slow
+@pytest.mark.promise("merge-queue.killed")
+@pytest.mark.parametrize(
+    "point",
+    [
+        f"after {ITEM}/publish#1 trunk.publish 1",
+        f"after {ITEM}/archive#1 tracker.close 1",
+        f"before step_ended {ITEM}/archive#1",
+    ],
+)
+def test_one_that_was_run_by_itself_and_killed_with_its_merge_is_brought_to_its_end_by_a_queue(
+    point: str, a_race: MakeProject, mark: str
+) -> None:
+    """Main has moved, and nobody has written that down; or the item is closed, and no tracker lists it any more."""
+    undisturbed, project = a_race(), a_race()
+    assert (undisturbed.run().returncode, undisturbed.run("").returncode) == (0, 0)
+    assert project.drive(CRASH_AT=point).returncode == -signal.SIGKILL
+    later = project.run("")
+    assert later.returncode == 0 and "\n  2 merged" in later.stdout, later
+    assert batch_ending(project, mark) == batch_ending(undisturbed, mark)
+    left = [project.path / ".capsule/missions", project.path / ".git/capsule/keepers"]
+    assert not [path for folder in left for path in folder.glob("[!.]*")]
+    closed = [event for event in events_of(project) if isinstance(event, ItemClosed)]
+    assert len(closed) == 1
 
 
 @pytest.mark.slow

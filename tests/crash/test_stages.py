@@ -146,7 +146,7 @@ STAGES = {
         ),
         "archive": step(
             "archive#1",
-            *("archive.store", "place.salvage", "place.remove", "archive.drop_working_folder", "state_store.write"),
+            *("archive.store", "place.salvage", "place.remove", "state_store.write"),
             until="recorded",
             effects=("git update-ref", "os.remove books.json"),
             in_a_sandbox=False,

@@ -67,7 +67,8 @@ def run_item(plan: MissionPlan, run: RunContext) -> MissionState:
     """Run a mission from its current state to its end or halt."""
     project, mission = plan.project, plan.order.mission
     if plan.done:
-        end_leftovers(project.registry)  # a run killed right after its last step may have left processes
+        end_leftovers(project.registry)  # a run killed right after its last step may have left processes, and logs
+        project.logs().drop_working_folder(mission)
         release_what_is_done(project, mission)
         return plan.state
     with open_run(run, plan.words, plan.notes) as services:

@@ -93,7 +93,10 @@ def join_exam(job: Job) -> Report:
 
 
 def archive(job: Job) -> Report:
-    """Store the logs, remove worktree and branch, and close the item."""
+    """Store the logs, remove worktree and branch, and close the item.
+
+    The working folder stays until that is recorded: by it a mission is found whose item no tracker lists any more.
+    """
     services, place = job.services, job.place
     # The worktree may be gone already, by an agent or by a first try at this step.
     worklog = lost_worklog(place, job.state.checkpoint) or place.worklog()
@@ -101,7 +104,6 @@ def archive(job: Job) -> Report:
     folder = services.archive.store(job.mission, logs, job.step.key)
     kept = (*_salvage(job), *follow_merge(job.state, services))
     place.remove(branch=True)
-    services.archive.drop_working_folder(job.mission)
     warnings = kept + file_discovered(job) + _close_item(job)
     return Report(passed(f"archived in {folder.name}"), warnings=warnings, facts={"archive": str(folder)})
 
@@ -146,7 +148,9 @@ def _uncommitted(job: Job) -> bool:
 
 
 def _close_item(job: Job) -> tuple[str, ...]:
-    """Close the item; if the tracker refuses, warn, and let the next run try again."""
+    """Close the item, once; if the tracker refuses, warn, and let the next run try again."""
+    if job.state.item_closed:
+        return ()
     try:
         close_item(job.state, job.services)
     except CapsuleError as refused:

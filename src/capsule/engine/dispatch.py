@@ -60,7 +60,7 @@ from capsule.core.status import MissionStatus
 from capsule.core.stream_cache import CachedState
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
+from capsule.engine.job import has_left, load_state, note, only_to_be_archived, only_to_be_closed
 from capsule.engine.merging import left_with_its_merge
 from capsule.engine.run_mission import merged_not_closed, run_until_halt, try_to_close
 from capsule.engine.run_mission import run as run_mission
@@ -267,8 +267,8 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         run = _Run(plan, jobs, services, report, plan.jobs, seen, inherited, _finished(inherited, services))
         run.adopt_all()
         services.state_store.finish()
-        report.done += _record_last_steps(inherited, services)
-        report.done += _archive_closed_items(inherited, services)
+        run.add_done(_record_last_steps(inherited, services))
+        run.add_done(_archive_closed_items([*inherited, *run.killed_elsewhere()], services))
         run.unclosed += merged_not_closed(services)
         try:
             run.settle()
@@ -422,11 +422,26 @@ class _Run(Struct):
     def _archive_killed(self, missions: Sequence[str]) -> bool:
         """Archive those of these missions that no queue lists any more; return whether there were any."""
         done = _archive_closed_items(missions, self.services)
+        self.add_done(done)
         for mission in done:
-            self.report.done.append(mission)
             self.report.blocked.pop(mission, None)
             self.died.pop(mission, None)
         return bool(done)
+
+    def add_done(self, missions: Iterable[str]) -> None:
+        """Report missions as done that came to their end without a process of their own."""
+        for mission in missions:
+            self.report.done.append(mission)
+            self.report.states[mission] = load_state(self.services, mission)
+
+    def killed_elsewhere(self) -> list[str]:
+        """Name missions that were killed in a run of their own after their item left the tracker's list."""
+        if self.plan.only or self.plan.group:
+            return []
+        names = [name for name in self.services.archive.under_way() if name not in self.inherited]
+        states = [load_state(self.services, name) for name in names]
+        ready = [state for state in states if state.finished or (state.under_way and not (state.halt or state.parent))]
+        return [state.mission for state in ready if state.finished or has_left(state.mission, self.services)]
 
     def conclude(self) -> None:
         """Fill in the skipped items and the exit code."""
@@ -660,6 +675,8 @@ def _archive_closed_items(missions: Iterable[str], services: Services) -> list[s
     done = []
     for mission in missions:
         state = load_state(services, mission)
+        if state.finished:  # killed after its last step
+            services.archive.drop_working_folder(mission)
         under_way = state.under_way and not state.halt
         if only_to_be_archived(state) or (under_way and left_with_its_merge(state, services)):
             with suppress(LockHeld), services.journal.claim(mission):  # its own process is still running

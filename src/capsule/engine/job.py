@@ -9,9 +9,11 @@ from msgspec import Struct, field
 
 from capsule.adapters import Beside, Order, Place, StateStore, Trunk
 from capsule.core.briefing import SandboxPaths
+from capsule.core.errors import UnknownItem
 from capsule.core.event import Event, Usage
 from capsule.core.evidence import Checkpoint, Evidence, ExamTest
 from capsule.core.failure import Failure
+from capsule.core.item import Status
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
@@ -85,6 +87,14 @@ def only_to_be_archived(state: MissionState) -> bool:
 def only_to_be_closed(state: MissionState) -> bool:
     """Tell whether it is merged and archived, and its tracker refused to close it."""
     return state.finished and not state.item_closed and "merged" in state.facts
+
+
+def has_left(item: str, services: Services) -> bool:
+    """Tell whether its tracker has closed the item, or lists it no more."""
+    try:
+        return services.tracker.item(item).status is Status.DONE
+    except UnknownItem:
+        return True
 
 
 def place_of(state: MissionState, services: Services, mission: str = "") -> Place:

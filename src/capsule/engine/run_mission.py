@@ -15,7 +15,6 @@ from capsule.core.errors import (
     Interrupted,
     NotYet,
     Paused,
-    UnknownItem,
     WentBack,
     lost_objects_of,
 )
@@ -37,7 +36,15 @@ from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import adopt_edits, approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.budget import require_budget
 from capsule.engine.claiming import claimed, tell_remarks
-from capsule.engine.job import commit_message, load_state, note, only_to_be_closed, place_of, state_store_of
+from capsule.engine.job import (
+    commit_message,
+    has_left,
+    load_state,
+    note,
+    only_to_be_closed,
+    place_of,
+    state_store_of,
+)
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.engine.verification import TRIES
 from capsule.services import Services
@@ -118,7 +125,7 @@ def run(mission: str, services: Services) -> MissionState:
         if not _take(step, state, services, kills):
             break
         state, seen = _settled(services, mission, state, seen)
-    return state
+    return _put_away(state, services)
 
 
 def run_one(mission: str, key: str, services: Services, *, lost: Sequence[str] = ()) -> MissionState:
@@ -135,7 +142,14 @@ def run_one(mission: str, key: str, services: Services, *, lost: Sequence[str] =
         state, seen = _settled(services, mission, state, seen)
     if step and step.key == key and not _take(step, state, services, Counter()):
         raise Paused(f"{mission} was not admitted to {key}.")
-    return _settled(services, mission, state, seen)[0]
+    return _put_away(_settled(services, mission, state, seen)[0], services)
+
+
+def _put_away(state: MissionState, services: Services) -> MissionState:
+    """Drop the working folder of a finished mission: its logs are archived."""
+    if state.finished:
+        services.archive.drop_working_folder(state.mission)
+    return state
 
 
 def starts_agent(state: MissionState, services: Services) -> bool:
@@ -244,7 +258,8 @@ def make_ready(order: Order, services: Services) -> None:
     if state.unrecorded and state.finished:
         return
     if not state.under_way:
-        if not (state.started and _left_meanwhile(order, services)):
+        # else another run's process had the mission after the order was made
+        if order.parent or not state.started or not has_left(order.mission, services):
             _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
@@ -254,16 +269,6 @@ def make_ready(order: Order, services: Services) -> None:
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
     else:
         adopt_edits(state, services)
-
-
-def _left_meanwhile(order: Order, services: Services) -> bool:
-    """Tell whether the item was closed after the order was made: another run's process had the mission first."""
-    if order.parent:
-        return False
-    try:
-        return services.tracker.item(order.mission).status is Status.DONE
-    except UnknownItem:
-        return True
 
 
 def _start(order: Order, services: Services) -> None:

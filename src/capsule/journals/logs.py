@@ -90,6 +90,10 @@ class LogFolders:
                 write_atomically(place / name, self._redact(text.encode(errors="replace")))
         return place
 
+    def under_way(self) -> Sequence[str]:
+        folder = self._home / "missions"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
     def has_outputs(self, mission: str) -> bool:
         return bool(self._outputs(mission))
 
