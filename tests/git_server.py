@@ -33,7 +33,8 @@ class GitServer:
     """Bare repositories in a folder, served over HTTP.
 
     `status` answers every request with that HTTP status, `down` closes each connection without an answer, `slow` waits
-    so many seconds first. With a `password`, requests need it (user `ada`). `pushes` counts those that began.
+    so many seconds first. With a `password`, requests need it (user `ada`). `requests` counts what came, `pushes` those
+    of it. One that was closed refuses connections until it is started.
     """
 
     def __init__(self, folder: Path, ip: str = "127.0.0.1") -> None:
@@ -43,15 +44,22 @@ class GitServer:
         self.slow = 0.0
         self.password = ""
         self.pushes = 0
+        self.requests = 0
+        self._at = (ip, 0)
         folder.mkdir(parents=True, exist_ok=True)
-        self._http = _Listener((ip, 0), self._handler())
+        self.start()
+
+    def start(self) -> None:
+        """Serve, again at the same address if it was stopped."""
+        self._http = _Listener(self._at, self._handler())
         self._http.daemon_threads = True
+        self._at = (self._at[0], self._http.server_port)
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
     def address(self) -> str:
-        ip, port = self._http.server_address[:2]
-        return f"http://{ip!s}:{port}"
+        ip, port = self._at
+        return f"http://{ip}:{port}"
 
     def url(self, name: str = "project", *, user_info: str = "") -> str:
         return f"{self.address.replace('://', f'://{user_info}@') if user_info else self.address}/{name}.git"
@@ -77,6 +85,7 @@ class GitServer:
         return hook
 
     def close(self) -> None:
+        """Refuse connections from now on."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -92,6 +101,7 @@ class GitServer:
 
             def _answer(self) -> None:
                 body = self._body()
+                server.requests += 1
                 time.sleep(server.slow)
                 if server.down:
                     return

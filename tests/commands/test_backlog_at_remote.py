@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from capsule.core.event import Waiting
+from capsule.system.lock import is_locked
 from tests.costs import LONG, eventually
 
 from ..conftest import Repo
@@ -222,3 +225,19 @@ def test_killed_after_the_push_of_its_merge_an_item_is_not_started_over(there: B
     assert there.main() == tip and project.events("WRK-001") == before
     assert project.capsule("run", "WRK-001").code == 0
     assert there.main() == tip and project.ids() == [] and project.head() == tip
+
+
+@pytest.mark.promise("remote.line")
+def test_who_waits_for_the_remote_keeps_nobody_from_the_backlog(there: AtRemote) -> None:
+    """A remote that does not answer is found out before the lock is taken, which others need to read it, too."""
+    there.server.slow = 8.0
+    lock = there.project.path / ".git/capsule/locks/backlog.lock"
+    with ThreadPoolExecutor(1) as aside:
+        adds = aside.submit(there.project.capsule, "add", "One more")
+        assert eventually(lambda: there.server.requests, LONG)
+        time.sleep(1.0)
+        held = is_locked(lock)
+        there.server.slow = 0.0
+        answer = adds.result()
+    assert answer.code == 0, answer
+    assert not held

@@ -326,6 +326,29 @@ def test_a_slow_server_is_given_up_in_time(over_http: Repo, server: GitServer) -
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.promise("remote.line")
+def test_a_fetch_is_given_up_once_the_server_is_silent_for_too_long(over_http: Repo, server: GitServer) -> None:
+    """It may last long, as long as something comes: others wait for it."""
+    server.slow = 30.0
+    began = time.monotonic()
+    trouble = remote_of(over_http, look=1.0, transfer=30.0).fetch("main")
+    assert isinstance(trouble, Trouble) and trouble.passes and "nothing was heard for 1 s" in trouble.words
+    assert time.monotonic() - began < 10
+
+
+def test_a_fetch_lasts_as_long_as_something_is_heard(a_repo: Repo, server: GitServer, tmp_path: Path) -> None:
+    a_repo.git("remote", "add", "origin", server.host(a_repo.path).as_uri())
+    pack = tmp_path / "slow-pack"
+    pack.write_text(
+        '#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo working >&2; sleep 0.5; done\nexec git-upload-pack "$@"\n'
+    )
+    pack.chmod(0o755)
+    a_repo.git("config", "remote.origin.uploadpack", str(pack))
+    began = time.monotonic()
+    assert remote_of(a_repo, look=1.5, transfer=30.0).fetch("main") == a_repo.head()
+    assert time.monotonic() - began > 2.5
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the process is found by /proc")
 def test_a_git_that_is_killed_is_tried_again(over_http: Repo, server: GitServer) -> None:
     server.slow = 20.0

@@ -114,7 +114,7 @@ class GitResult(NamedTuple):
     out: bytes
     err: str
     ended: str = ""
-    """`timeout`, `stopped` or `flooded` (its answer had no end) if we ended it."""
+    """`timeout`, `silent`, `stopped` or `flooded` (its answer had no end) if we ended it."""
 
 
 class Git:
@@ -213,17 +213,17 @@ class Git:
         environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | git_environment.AS_CAPSULE
         return self._ask(args, environment, self.root, input, ok, umask=of_the_user() if umask is None else umask)
 
-    def across(self, *args: str, seconds: float, stop: Stop | None = None) -> GitResult:
+    def across(self, *args: str, seconds: float, silence: float | None = None, stop: Stop | None = None) -> GitResult:
         """Run a command that talks to a remote, as the user would; its failure is data.
 
         It has neither terminal nor window to ask for a password. It is ended with everything it started when its time
-        is over, or a stop is requested.
+        is over, when it prints nothing for the time of `silence`, or when a stop is requested.
         """
         places = {"GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
         environment = git_environment.across_the_network() | places
         while True:
             self._calls += 1
-            answer = _spawn_across(args, environment, self.root, seconds, stop)
+            answer = _spawn_across(args, environment, self.root, (seconds, silence or seconds), stop)
             lock = git_locks.in_the_way(answer.err) if answer.code else None
             ours = lock and lock.is_relative_to(self.common_dir)
             if not lock or not ours or not git_locks.wait_for_lock(lock, self.common_dir, [self.root, self.common_dir]):
@@ -743,7 +743,7 @@ def _spawn(
 
 
 def _spawn_across(
-    args: Sequence[str], environment: Mapping[str, str], cwd: Path, seconds: float, stop: Stop | None
+    args: Sequence[str], environment: Mapping[str, str], cwd: Path, limits: tuple[float, float], stop: Stop | None
 ) -> GitResult:
     """Run git in a session of its own, so that neither it nor ssh finds a terminal, and so that it ends as a whole."""
     try:
@@ -759,7 +759,7 @@ def _spawn_across(
     except FileNotFoundError as error:
         raise PrerequisiteMissing("git is not installed.", _GET_GIT) from error
     try:
-        out, err, ended = _heard_until(process, time.monotonic() + seconds, stop)
+        out, err, ended = _heard_until(process, limits, stop)
     finally:
         _end_session(process)
     return GitResult(process.returncode, out, err.decode(errors="replace"), ended)
@@ -783,8 +783,10 @@ class _Ends:
         return bytes(self._head + gap + self._tail[-_MOST_SAID:])
 
 
-def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop | None) -> tuple[bytes, bytes, str]:
-    """Return what it printed until it ended, and why we are to end it, if so.
+def _heard_until(
+    process: subprocess.Popen[bytes], limits: tuple[float, float], stop: Stop | None
+) -> tuple[bytes, bytes, str]:
+    """Return what it printed until it ended, and why we are to end it, if so: it may last, and be silent, so long.
 
     A connection that ssh shares stays open behind the command, and holds its streams: they are not waited for.
     """
@@ -792,12 +794,13 @@ def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop |
     answer, said = bytearray(), _Ends()
     heard = {process.stdout.fileno(): answer.extend, process.stderr.fileno(): said.add}
     waiting, left, why = select.poll(), {*heard}, ""
+    began = last = time.monotonic()
     for fd in (*heard, *([stop.fileno()] if stop else ())):
         waiting.register(fd, select.POLLIN)
     while not why and len(answer) <= _MOST_ANSWERED:
         ready = {fd for fd, _ in waiting.poll(_SLICE * 1000)} if left else set()
         for fd in ready & left:
-            piece = os.read(fd, 1 << 16)
+            piece, last = os.read(fd, 1 << 16), time.monotonic()
             heard[fd](piece)
             if not piece:
                 waiting.unregister(fd)
@@ -807,7 +810,9 @@ def _heard_until(process: subprocess.Popen[bytes], deadline: float, stop: Stop |
                 process.wait(_SLICE)
         if process.poll() is not None and not ready & left:
             break
-        why = "stopped" if stop and stop.requested else "timeout" if time.monotonic() > deadline else ""
+        now, (whole, silence) = time.monotonic(), limits
+        late = "timeout" if now - began > whole else "silent" if now - last > silence else ""
+        why = "stopped" if stop and stop.requested else late
     return bytes(answer), said.joined(), why or ("flooded" if len(answer) > _MOST_ANSWERED else "")
 
 

@@ -95,9 +95,12 @@ def under_way(git_dir: Path, *, bisect: bool = False) -> tuple[str, str] | None:
 # Moving a branch
 
 
-def locked(git: Git, name: str) -> contextlib.AbstractContextManager[None]:
-    """Hold the lock for moving a branch (`main`), or for writing the tracker's files (`backlog`)."""
-    return held(git.capsule_dir / "locks" / f"{name}.lock", _LOCK_WAIT)
+def locked(git: Git, name: str, more: float = 0) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock for moving a branch (`main`), or for writing the tracker's files (`backlog`).
+
+    Another holder is waited for a minute, and `more` seconds.
+    """
+    return held(git.capsule_dir / "locks" / f"{name}.lock", _LOCK_WAIT + more)
 
 
 def line_to(git: Git, branch: str) -> WaitingLine:

@@ -132,10 +132,12 @@ class Remote:
         return None
 
     def _fetch(self, ref: str, into: str, *more: str) -> str | Trouble:
-        quiet = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
+        # Progress tells a long fetch from one that got stuck, which others would wait for.
+        alone = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
         # One at a time: another one, begun earlier, could put an older tip in the place of a newer one.
         with held(self._git.capsule_dir / "locks" / "remote.lock", self._transfer + self._look):
-            answer = self._ask(self._transfer, "fetch", *quiet, *more, self.name, f"+{ref}:{into}")
+            command = ("fetch", *alone, *more, self.name, f"+{ref}:{into}")
+            answer = self._ask(self._transfer, *command, silence=self._look)
             return answer if isinstance(answer, Trouble) else self._git.ref(into)
 
     # Pushing
@@ -208,10 +210,10 @@ class Remote:
 
     # Answers
 
-    def _ask(self, seconds: float, *args: str) -> GitResult | Trouble:
+    def _ask(self, seconds: float, *args: str, silence: float | None = None) -> GitResult | Trouble:
         if missing := self._missing():
             return missing
-        answer = self._git.across(*args, seconds=seconds, stop=self._stop)
+        answer = self._git.across(*args, seconds=seconds, silence=silence, stop=self._stop)
         if answer.ended or answer.code < 0:
             return self._ended(answer, seconds)
         return read_trouble(answer.err) if answer.code else answer
@@ -223,6 +225,8 @@ class Remote:
     def _ended(self, answer: GitResult, seconds: float) -> Trouble:
         if answer.ended == "stopped":
             return Trouble(Kind.STOPPED, "stopped")
+        if answer.ended == "silent":
+            return Trouble(Kind.OFFLINE, f"nothing was heard for {self._look:.0f} s")
         if answer.ended == "flooded":
             return Trouble(Kind.REFUSED, f"its answer is longer than {len(answer.out) >> 10:,} KiB")
         if not answer.ended:

@@ -27,7 +27,7 @@ from capsule.system.git import Git
 from capsule.system.git_objects import ABSENT, FILE, Difference, TreeEntry
 from capsule.workspaces.checkouts import locked, move_branch, refuse_to_move
 from capsule.workspaces.following import Follower
-from capsule.workspaces.remote import Remote
+from capsule.workspaces.remote import TRANSFER_SECONDS, Remote
 from capsule.workspaces.state_branch import StateBranch
 from capsule.workspaces.state_store import LARGEST, GitStateStore, LocalBranch, Pending
 from capsule.workspaces.step_commits import find_step, last_step_of
@@ -51,8 +51,20 @@ class RemoteStateStore(GitStateStore):
     def __init__(self, *args: Any, upstream: Callable[[str], Upstream | None], **options: Any) -> None:
         super().__init__(*args, **options)
         self._upstream = upstream
+        self._looked = False
+
+    _longer = TRANSFER_SECONDS
+    """A push has to be waited for under the lock; a remote that does not answer is found out before."""
+
+    def _look(self, wanted: str) -> None:
+        name = wanted or self._git.checked_out()
+        upstream = self._upstream(name) if self._git.ref(f"refs/heads/{name}") else None
+        if upstream:
+            self._fetched(upstream)
+            self._looked = True
 
     def refresh(self) -> str:
+        self._look("")
         with self._open():
             found = self._branch("")
         upstream = self._upstream(found.name)
@@ -64,7 +76,10 @@ class RemoteStateStore(GitStateStore):
         upstream = self._upstream(found.name)
         if upstream is None or not found.tip:
             return found
-        tip = self._fetched(upstream)
+        looked, self._looked = self._looked, False
+        tip = upstream.remote.tip(upstream.branch) if looked else ""
+        if not (tip and self._git.is_ancestor(found.tip, tip)):  # it was looked at before another run moved it
+            tip = self._fetched(upstream)
         if tip == found.tip:
             return found
         if self._git.is_ancestor(found.tip, tip):
@@ -134,6 +149,10 @@ class StateBranchStore(RemoteStateStore):
         self._apart = apart
         self._remote = remote
         self._note = git.capsule_dir / "state.json"
+
+    def _look(self, wanted: str) -> None:  # noqa: ARG002 - there is one
+        self._git = self._apart.require(self._remote, self._own)
+        super()._look(self._apart.branch)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:

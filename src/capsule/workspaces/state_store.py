@@ -144,6 +144,8 @@ class GitStateStore(StateStore):
     """Keeps the state of a tracker whose files lie in a git checkout: one commit for each step."""
 
     waits_for_unblock = True
+    _longer = 0.0
+    """Seconds for which others may hold the lock beyond a minute."""
 
     def __init__(
         self,
@@ -172,6 +174,8 @@ class GitStateStore(StateStore):
         """The files on disk are not touched once the user has switched away from it."""
 
     def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
+        if commit:
+            self._look(entry.branch)
         with self._open():
             if not commit:
                 return StateWritten("", self._save(entry.assignments, ()))
@@ -219,6 +223,7 @@ class GitStateStore(StateStore):
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
         """Write exactly these files and commit exactly them; '' if the branch has them already."""
+        self._look("")
         with self._open():
             by = self._git.identity
             for path, content in files.items():
@@ -238,6 +243,7 @@ class GitStateStore(StateStore):
 
     def commit_onto(self, onto: str, files: Mapping[str, bytes], message: str, work: Checkpoint | None) -> str:
         """Commit these files and the work on top of this commit; '' if it has them already."""
+        self._look("")
         git = self._git
         with self._open():
             branch = self._branch("")
@@ -256,7 +262,7 @@ class GitStateStore(StateStore):
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
         """Work under the lock, after saving what a crash left."""
-        with locked(self._git, "backlog"):
+        with locked(self._git, "backlog", self._longer):
             if self._note.exists():
                 self._finish()
                 self._sweep()
@@ -266,6 +272,9 @@ class GitStateStore(StateStore):
             yield
 
     # Commit
+
+    def _look(self, wanted: str) -> None:
+        """Find out where the branch is before the lock is taken, if that may take long."""
 
     def _branch(self, wanted: str) -> LocalBranch:
         here = self._git.checked_out()
