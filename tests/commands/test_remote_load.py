@@ -11,6 +11,7 @@ import random
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.claim import Holder, as_message, new_claim
-from capsule.core.event import StepBegun, Stopped, Waiting
+from capsule.core.event import HandedIn, StepBegun, Stopped, Waiting
 from capsule.core.merge_queue import MergeQueue, merge_stream
 from tests.costs import LONG, eventually
 
@@ -30,6 +31,7 @@ from ..contracts.fake_gh.hub import new_hub, opened
 from ..git_server import GitServer, moves_of, run
 from .conftest import PASS, TESTS, Project
 from .test_campaign import FLOW, row
+from .test_jobs import makes, waits
 
 pytestmark = pytest.mark.slow
 
@@ -193,6 +195,39 @@ def by_another(server: GitServer, item: str) -> None:
     tree = subprocess.run(["git", "mktree"], cwd=bare, input=b"", capture_output=True, check=True).stdout.decode()
     commit = run("commit-tree", tree.strip(), "-m", as_message(claim), cwd=bare)
     run("update-ref", f"refs/capsule/claims/{item}", commit, cwd=bare)
+
+
+@pytest.mark.promise("remote.offline", "remote.line")
+@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=pytest.mark.soak)])
+def test_a_server_that_is_gone_for_a_while_is_waited_for_outside_of_the_line(
+    a_project: Project, server: GitServer, tmp_path: Path, seconds: int
+) -> None:
+    names = ["one", "two"]
+    clone = prepared(a_project, server, tmp_path, names)
+    clone.always |= {"CAPSULE_MERGE__BATCH": "2"}
+    meet = f"touch {tmp_path}/$CAPSULE_ITEM; {waits(f'[ -e {tmp_path}/gone ]')}"
+    clone.play_each({name: makes(name, meet) for name in names})
+
+    def gone() -> None:
+        assert eventually(lambda: all((tmp_path / name).exists() for name in names), LONG)
+        server.close()
+        (tmp_path / "gone").touch()
+        time.sleep(seconds)
+        server.start()
+
+    with ThreadPoolExecutor(1) as aside:
+        follows = aside.submit(gone)
+        answer = clone.capsule("run")
+        follows.result()
+    assert answer.code == 0, answer
+    merges = run(
+        "log", "--merges", "--format=%(trailers:key=Capsule-Mission,valueonly)", "main", cwd=server.repository()
+    )
+    assert sorted(merges.split()) == names
+    assert [clone.agents(name) for name in names] == [1, 1]
+    assert all(any(isinstance(event, Waiting) for event in clone.events(name)) for name in names)
+    handed_in = [event.mission for event in clone.events(merge_stream("main")) if isinstance(event, HandedIn)]
+    assert all(handed_in.count(name) <= 2 for name in names), "it came to the line again while the server was gone"
 
 
 @pytest.mark.promise("remote.offline")

@@ -71,12 +71,16 @@ _SAID = "the merge result is green"
 def publish(job: Job) -> Report:
     """Merge the work when it is its turn; wait for a remote that cannot be reached."""
     work, patience = _Work(job), Patience(job.services, job.state, job.phase.name, job.step.key)
+    away = False
     while True:
         try:
+            if away:  # it comes back to the line once the remote answers
+                work.trunk.refresh()
             found = _at_its_turn(job, work)
         except RemoteFault as fault:  # the turn is over, and others may have theirs
             if not patience.wait_for(fault):
                 return Report(parked(_refused_by(job, fault)))
+            away = True
             continue
         if found:
             return found if isinstance(found, Report) else _report_clash(work, found)
