@@ -228,7 +228,7 @@ def test_killed_after_the_push_of_its_merge_an_item_is_not_started_over(there: B
 
 
 @pytest.mark.promise("remote.line")
-def test_who_waits_for_the_remote_keeps_nobody_from_the_backlog(there: AtRemote) -> None:
+def test_who_waits_for_the_remote_keeps_nobody_from_the_backlog(there: BacklogAtServer) -> None:
     """A remote that does not answer is found out before the lock is taken, which others need to read it, too."""
     there.server.slow = 8.0
     lock = there.project.path / ".git/capsule/locks/backlog.lock"
