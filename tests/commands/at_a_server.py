@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 from ..git_server import GitServer, moves_of, run
 from .conftest import Project
 
 MAIN = "refs/heads/main"
+Made = TypeVar("Made", bound=Project)
 
 
 class AtServer:
@@ -42,3 +44,21 @@ class AtServer:
         """No update of a ref was forced; `begun_here`: its first move made it."""
         for old, new in moves_of(self.bare, ref)[begun_here:]:
             run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
+
+
+def in_a_bare_clone(there: AtServer, project: Made, folder: Path) -> Made:
+    """A worktree of a bare clone as the project; other than that, it is like the one given."""
+    folder.mkdir()
+    run("clone", "-q", "--bare", there.server.url(there.name), str(folder / "mine.git"))
+    run("worktree", "add", "-q", str(folder / "project"), "main", cwd=folder / "mine.git")
+    run("config", "user.name", "Bob", cwd=folder / "mine.git")
+    run("config", "user.email", "bob@example.org", cwd=folder / "mine.git")
+    return like(project, folder / "project")
+
+
+def like(project: Made, path: Path) -> Made:
+    """The same project, agents and settings, worked on from another folder."""
+    other = type(project).__new__(type(project))
+    other.__dict__.update(project.__dict__)
+    other.path = path
+    return other

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.costs import LONG, eventually
 
 from ..conftest import Repo
 from ..git_server import GitServer, moves_of, run
-from .at_a_server import MAIN
+from .at_a_server import MAIN, in_a_bare_clone, like
 from .backlog_project import BacklogAtServer, BacklogProject
 from .conftest import assert_clear, nothing_changes
 from .test_merge_to_remote import _RACE as RACE
@@ -241,3 +242,27 @@ def test_who_waits_for_the_remote_keeps_nobody_from_the_backlog(there: BacklogAt
         answer = adds.result()
     assert answer.code == 0, answer
     assert not held
+
+
+@pytest.mark.promise("remote.clones", "remote.backlog")
+def test_a_backlog_in_a_worktree_of_a_bare_repository_is_pushed(there: BacklogAtServer, tmp_path: Path) -> None:
+    project = in_a_bare_clone(there, there.project, tmp_path / "of-bare")
+    assert project.add() == "WRK-001"
+    answer = project.run()
+    assert answer.code == 0, answer
+    assert there.show("main:answer") == "42"
+    assert project.head() == there.main() and project.status() == "" and project.ids() == []
+    there.assert_only_forward()
+
+
+@pytest.mark.promise("remote.clones", "remote.backlog")
+def test_from_a_linked_worktree_the_backlog_of_the_main_one_is_pushed(there: BacklogAtServer, tmp_path: Path) -> None:
+    there.project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    linked = like(there.project, tmp_path / "linked")
+    assert linked.add() == "WRK-001"
+    assert there.project.ids() == ["WRK-001"]
+    assert there.project.head() == there.main()
+    answer = linked.run()
+    assert answer.code == 0, answer
+    assert there.show("main:answer") == "42" and there.project.head() == there.main()
+    assert linked.status() == there.project.status() == ""

@@ -14,7 +14,7 @@ from tests.costs import LONG, eventually
 
 from ..conftest import Repo
 from ..git_server import GitServer, moves_of, run
-from .at_a_server import MAIN, AtServer
+from .at_a_server import MAIN, AtServer, in_a_bare_clone
 from .conftest import COMMIT, ITEM, Project, assert_clear, honest, nothing_changes, said
 
 _RACE = """#!/bin/sh
@@ -486,13 +486,7 @@ def test_a_linked_worktree_as_the_project_merges_to_the_remote(there: AtRemote, 
 
 @pytest.mark.promise("remote.clones")
 def test_a_worktree_of_a_bare_repository_merges_to_the_remote(there: AtRemote, tmp_path: Path) -> None:
-    folder = _folder(tmp_path / "of-bare")
-    run("clone", "-q", "--bare", there.server.url(), str(folder / "mine.git"))
-    run("worktree", "add", "-q", str(folder / "project"), "main", cwd=folder / "mine.git")
-    project = Project(folder / "project", folder)
-    project.git("config", "user.name", "Ada")
-    project.git("config", "user.email", "ada@example.org")
-    project.always = there.project.always
+    project = in_a_bare_clone(there, there.project, tmp_path / "of-bare")
     answer = project.run()
     assert answer.code == 0, answer
     there.assert_merged_once()

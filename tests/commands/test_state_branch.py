@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from ..conftest import Repo
 from ..fake_forge import Forge
 from ..git_server import GitServer, run
+from .at_a_server import in_a_bare_clone, like
 from .backlog_project import BacklogAtServer, BacklogProject
 from .backlog_script import honest as by_documents
 from .backlog_script import stem
@@ -474,3 +476,59 @@ def test_agents_see_the_current_backlog_and_its_diary(there: InReview, stale: bo
     assert answer.code == 0, answer
     assert "Known" in copied.read_text()
     assert "dropped" not in answer.out + answer.err and "mine" not in there.show("capsule-state:BACKLOG.yaml")
+
+
+# Layouts, and several at once
+
+
+@pytest.mark.promise("state-branch.clones", "remote.clones")
+@pytest.mark.parametrize("layout", ["linked", "bare"])
+def test_a_backlog_is_proposed_from_a_linked_worktree_and_from_one_of_a_bare_repository(
+    there: InReview, tmp_path: Path, layout: str
+) -> None:
+    if layout == "linked":
+        there.project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+        project = like(there.project, tmp_path / "linked")
+    else:
+        project = in_a_bare_clone(there, there.project, tmp_path / "of-bare")
+    assert project.add() == "WRK-001"
+    answer = project.run()
+    assert answer.code == 0, answer
+    assert there.forge.request["branch"] == "capsule/WRK-001"
+    there.forge.merge("merge")
+    assert "WRK-001 was merged" in project.say("sync").out
+    assert "Completed" in there.show("capsule-state:BACKLOG.yaml") + "".join(
+        there.show(f"capsule-state:{path}") for path in there.files("capsule-state")
+    )
+    assert project.status() == "" and project.head("main") == there.main()
+    there.assert_state_only_forward()
+
+
+@pytest.mark.slow
+@pytest.mark.promise("state-branch.clones", "state-branch.once")
+def test_two_clones_work_on_one_backlog_at_once(there: InReview) -> None:
+    items = [there.project.add(f"Make {number}") for number in range(1, 7)]
+    script = {
+        item: honest(
+            test_writer=[said("PASS", write={f"tests/{item}.sh": f"test -e {item}.txt\n"})],
+            execute=[said("PASS", write={f"{item}.txt": "x\n"})],
+            merge=[said("PASS")],
+        )
+        for item in items
+    }
+    clone = there.clone()
+    for project in (there.project, clone):
+        for item, plays in script.items():
+            project.play(plays, item)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [*pool.map(lambda project: project.capsule("run", "--jobs", "2"), (there.project, clone))]
+    assert [answer.code for answer in answers] == [0, 0], answers
+    assert sorted(row["branch"] for row in there.forge.requests) == [f"capsule/{item}" for item in items]
+    steps = run("log", "--format=%(trailers:key=Capsule-Step,valueonly)", "capsule-state", cwd=there.bare).split()
+    assert len(steps) == len({*steps})
+    for item in items:
+        assert sum(step.startswith(f"{item}/sign-off") for step in steps) == 1, item
+    there.assert_state_only_forward()
+    for project in (there.project, clone):
+        assert project.say("add", f"By {project.path.parent.name}").code == 0
+        assert project.status() == ""
