@@ -95,6 +95,23 @@ def test_signed_off_work_becomes_a_request(there: InReview) -> None:
     assert there.project.status_of() == "in_progress"
 
 
+@pytest.mark.promise("remote.refused", "request.opened")
+def test_a_protected_main_refuses_in_words_and_the_same_project_goes_on_by_a_request(there: InReview) -> None:
+    there.project.always["CAPSULE_MERGE__TO"] = "remote"
+    refused = there.project.run()
+    assert refused.code == 1, refused
+    for words in ("main is protected: open a request", "`merge.to: request` opens one", f"capsule merge {ITEM}"):
+        assert words in refused.out
+    assert "Nothing was merged, everything is kept" in refused.out
+    assert moves_of(there.bare, "refs/heads/main") == []
+    agents = there.agents()
+    there.project.always["CAPSULE_MERGE__TO"] = "request"
+    answer = there.project.capsule("merge", ITEM)
+    assert answer.code == 0, answer
+    assert there.forge.request["branch"] == BRANCH and there.show(f"{BRANCH}:answer") == "42"
+    assert there.agents() == agents
+
+
 @pytest.mark.promise("request.waits", "claims.kept")
 def test_the_item_of_a_request_stays_claimed_by_its_clone_for_people(waiting: InReview) -> None:
     claim = run("log", "-1", "--format=%B", f"refs/capsule/claims/{ITEM}", cwd=waiting.bare)

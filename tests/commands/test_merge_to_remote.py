@@ -265,6 +265,43 @@ def test_a_server_that_takes_branches_only_is_answered_by_a_setting_that_is_name
     assert run("show", f"capsule/{ITEM}:answer", cwd=there.bare) == "42"
 
 
+@pytest.mark.promise("remote.refused")
+def test_a_branch_that_was_renamed_meanwhile_needs_you_with_its_new_name(there: AtRemote) -> None:
+    rename = f"(unset GIT_DIR; cd {there.bare} && git branch -m main trunk && git symbolic-ref HEAD refs/heads/trunk)"
+    there.project.play(honest(merge=[said("PASS", run=[COMMIT, rename])]))
+    answer = there.project.run()
+    assert answer.code == 1, answer
+    assert (
+        "origin does not have it" in answer.out and "Its default branch is trunk: `merge.branch: trunk`" in answer.out
+    )
+    agents, there.project.always["CAPSULE_MERGE__BRANCH"] = there.agents(), "trunk"
+    assert there.project.capsule("merge", ITEM).code == 0
+    assert there.agents() == agents and there.show("trunk:answer") == "42"
+
+
+@pytest.mark.promise("remote.refused")
+@pytest.mark.parametrize("fault", ["a hook", "a limit"])
+def test_a_quota_at_the_server_needs_you_and_goes_on_once_there_is_room(there: AtRemote, fault: str) -> None:
+    if fault == "a hook":
+        hook, words = there.server.refuse("*", "error: disk quota exceeded for this repository"), "disk quota exceeded"
+        there.project.always["CAPSULE_MERGE__CLAIMS"] = "refs/heads/capsule-claims/"
+        hook.write_text(hook.read_text().replace("*)", "refs/heads/main|refs/capsule/missions/*)"))
+    else:
+        run("config", "receive.maxInputSize", "400", cwd=there.bare)
+        words = "pack exceeds maximum allowed size"
+    answer = there.project.run()
+    assert answer.code == 1, answer
+    assert words in answer.out and f"capsule merge {ITEM}" in answer.out
+    assert moves_of(there.bare, MAIN) == []
+    agents = there.agents()
+    if fault == "a hook":
+        hook.unlink()
+    run("config", "receive.maxInputSize", "0", cwd=there.bare)
+    assert there.project.capsule("merge", ITEM).code == 0
+    assert there.agents() == agents
+    there.assert_merged_once()
+
+
 def test_expired_credentials_need_you(there: AtRemote) -> None:
     there.project.play(honest(merge=[said("PASS", run=[COMMIT, f"touch {there.bare}/expired"])]))
     with _when(there.bare / "expired", lambda: setattr(there.server, "password", "new")):
@@ -311,7 +348,7 @@ def test_nothing_begins_while_the_remote_cannot_be_reached(there: AtRemote) -> N
 def test_a_remote_without_such_a_branch_is_named(there: AtRemote) -> None:
     there.project.always["CAPSULE_MERGE__BRANCH"] = "trunk"
     with nothing_changes(there.project):
-        assert_clear(there.project.run(), 1, "origin/trunk does not have it", "`merge.branch`")
+        assert_clear(there.project.run(), 1, "origin/trunk does not have it", "`merge.branch: main`")
     there.project.always |= {"CAPSULE_MERGE__REMOTE": "upstream", "CAPSULE_MERGE__BRANCH": "auto"}
     assert_clear(there.project.run(), 1, "this repository has no remote upstream", "`merge.remote`")
 

@@ -477,18 +477,12 @@ def _pushed_by(remote: Remote) -> str:
 
 
 def _way_to(remote: Remote, trouble: Trouble) -> str:
-    """Say what helps; a default branch of another name may be the one that is meant."""
     if trouble.way:
         return trouble.way
-    if trouble.kind is not Kind.ABSENT or not remote.url:
-        return f"Try it by hand: git fetch {remote.name}" if remote.url else "List what there is: git remote -v"
-    default = remote.default_branch()
-    named = default if isinstance(default, str) else ""
-    return (
-        f"Its default branch is {named}: `merge.branch: {named}`"
-        if named
-        else f"List what is there: git ls-remote {remote.name}"
-    )
+    if not remote.url:
+        return "List what there is: git remote -v"
+    looks = "List what is there: git ls-remote" if trouble.kind is Kind.ABSENT else "Try it by hand: git fetch"
+    return f"{looks} {remote.name}"
 
 
 def _settings(context: _Context) -> Iterator[Checked]:

@@ -13,10 +13,13 @@ of these commands only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from capsule.core.remote import Kind, Trouble, read_push, read_trouble, without_credentials
 from capsule.system.git import Git, GitFailed, GitResult
@@ -30,6 +33,7 @@ LOOK_SECONDS = 60.0
 """Time limit of a question."""
 _TRACKED = "refs/capsule/remote/"
 _ONE_ADDRESS = "Name a remote in `merge.remote` that is read where it is pushed to: git remote -v lists them."
+_PLAIN_NAME = r"[\w./-]{1,100}"
 _DEEPER = ("--deepen=100", "--deepen=1000", "--unshallow")
 
 
@@ -115,7 +119,12 @@ class Remote:
 
     def fetch(self, branch: str) -> str | Trouble:
         """Fetch the tip of a branch, with its history, and return it."""
-        return self._fetch(f"refs/heads/{branch}", self.tracked(branch))
+        found = self._fetch(f"refs/heads/{branch}", self.tracked(branch))
+        missing = isinstance(found, Trouble) and found.kind is Kind.ABSENT and self.url
+        default = self.default_branch() if missing else ""
+        if isinstance(found, str) or not isinstance(default, str) or not re.fullmatch(_PLAIN_NAME, default):
+            return found
+        return replace(found, way=f"Its default branch is {default}: `merge.branch: {default}` in .capsule/config.yaml")
 
     def fetch_ref(self, ref: str, into: str) -> str | Trouble:
         """Fetch any ref of the remote into a ref of our own, and return what it points to."""

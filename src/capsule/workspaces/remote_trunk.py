@@ -77,6 +77,9 @@ class RemoteTrunk(GitTrunk):
             trouble = self._remote.push(candidate.commit, f"refs/heads/{self._theirs}", candidate.onto)
             if trouble and trouble.kind is Kind.LOST:
                 return Published(moved=False)
+            if trouble and trouble.kind is Kind.REFUSED:
+                hint = f"If {self._theirs} takes requests only, `merge.to: request` opens one."
+                raise RemoteFault(self._remote.name, trouble, hint)
             self._require(trouble)
             self._remote.note_pushed(self._theirs, candidate.commit, candidate.onto)
         left, why = self._follower.follow(self.tip())
