@@ -254,6 +254,13 @@ def open_trunk(
     )
 
 
+def follow_remote(project: Project, stop: Stop | None = None) -> None:
+    """Bring the branch of a clone that nobody works in, and its checkout, to the tip at the remote."""
+    trunk = open_trunk(project, project.tracker, stop, project.branch)
+    if isinstance(trunk, RemoteTrunk):
+        trunk.bring_along()
+
+
 def claims_of(
     project: Project, stop: Stop | None = None, tell: Callable[[str, str], None] = lambda _item, _text: None
 ) -> Claims:

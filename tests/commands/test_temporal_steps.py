@@ -74,6 +74,20 @@ def test_a_step_that_is_not_on_record_is_done_again_by_another_machine(hosts: li
     assert run("rev-parse", f"refs/capsule/events/{ITEM}", cwd=server.repository()) == heard.at
 
 
+@pytest.mark.promise("machines.any")
+def test_a_machine_begins_with_the_settings_that_the_remote_has_by_then(
+    hosts: list[Project], server: GitServer
+) -> None:
+    driver, (first, second) = Driver(hosts, ITEM), hosts
+    first.write(".capsule/config.yaml", "execution: {max_retries: 7}\n")
+    first.git("add", "-f", ".capsule/config.yaml")
+    first.git("commit", "-q", "-m", "settings")
+    first.git("push", "-q", "origin", "HEAD:main")
+    do_step(second, driver.task())
+    assert second.head() == run("rev-parse", "main", cwd=server.repository())
+    assert (second.path / ".capsule" / "config.yaml").read_text() == "execution: {max_retries: 7}\n"
+
+
 @pytest.mark.promise("machines.record")
 def test_an_agent_of_a_lost_machine_is_on_record_with_the_step_that_is_done_again(
     hosts: list[Project], server: GitServer

@@ -46,7 +46,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.lock import held
 from capsule.system.stop import Stop
 from capsule.temporal.messages import Permit, StepReport, StepTask, Trouble, Upcoming
-from capsule.wiring import open_services, state_store_for
+from capsule.wiring import follow_remote, open_services, state_store_for
 from capsule.workspaces.claims import Lasting, RemoteClaims
 from capsule.workspaces.mission_events import MissionEvents
 
@@ -138,13 +138,14 @@ class _End(Struct, frozen=True):
 
 def do_step(root: str, task: StepTask) -> StepReport:
     """Do a step, or what comes before the first one, and report what has changed."""
-    flags = {"agent": task.asked.agent or None, "verify": task.asked.verify or None}
-    project = open_project(root, flags, StepProject)
-    assert isinstance(project, StepProject)
+    project = _opened(root, task)
     mission, store = check_id(task.asked.item), project.mission_events()
     with Stop() as stop:
         try:
             tip = store.fetch(mission)
+            if not (task.stays or task.leaves or task.tidies):
+                follow_remote(project, stop)  # its settings and its tracker are those of the remote
+                project = _opened(root, task)
         except RemoteFault as fault:
             return StepReport(task.host, task.at, trouble=_trouble(fault))
         at = task.at or tip
@@ -166,6 +167,13 @@ def do_step(root: str, task: StepTask) -> StepReport:
         wants_turn=end.wants_turn,
         trouble=end.trouble,
     )
+
+
+def _opened(root: str, task: StepTask) -> StepProject:
+    flags = {"agent": task.asked.agent or None, "verify": task.asked.verify or None}
+    project = open_project(root, flags, StepProject)
+    assert isinstance(project, StepProject)
+    return project
 
 
 def _ended(project: StepProject, task: StepTask, stop: Stop) -> _End:

@@ -54,6 +54,11 @@ class RemoteTrunk(GitTrunk):
             self.refresh()
         return self._remote.tip(self._theirs)
 
+    def bring_along(self) -> str:
+        """Bring the user's branch to the remote's tip; return why it stays, if it does."""
+        self.refresh()
+        return self._follower.follow(self.tip())[1]
+
     def propose(
         self, tip: str, base: str, message: str, draft: Draft | None = None, subject: str = "", *, onto: str = ""
     ) -> Candidate:
