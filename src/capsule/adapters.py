@@ -653,6 +653,10 @@ class JournalReader(Protocol):
     def holder(self, stream: str) -> int | None:
         """Return the pid that holds a stream now: 0 if it cannot be named from here, None if it is not held."""
 
+    def suspended(self, stream: str) -> tuple[int, str] | None:  # noqa: ARG002
+        """Return the pid that holds a stream, and what lets it go on, if that process is suspended."""
+        return None
+
     def epochs(self) -> Mapping[str, int]:
         """Return how often each stream was claimed: one that is not held, with the same number, has nothing new."""
 

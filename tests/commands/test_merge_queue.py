@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -395,6 +397,75 @@ def while_nobody_merges(race: Race, does: Callable[[], object]) -> Iterator[None
     assert began.wait(LONG)
     yield
     somebody.join()
+
+
+def pid_of(race: Race, mission: str) -> int:
+    with closing(SqliteJournal(race.path / ".git" / "capsule", read_only=True)) as journal:
+        pid = journal.holder(mission)
+    assert pid
+    return pid
+
+
+@pytest.mark.promise("merge-queue.suspended")
+def test_one_that_is_suspended_while_it_merges_is_named_and_never_merges_what_it_tested_before(
+    race: Race, tmp_path: Path
+) -> None:
+    """Main moves by hand meanwhile: once it goes on, its merge is built and tested again, on that."""
+    names = ["early", "late"]
+
+    def meanwhile() -> None:
+        pid = pid_of(race, "early")
+        os.kill(pid, signal.SIGSTOP)
+        words = f"early has the turn and is suspended: continue it with `fg` in its terminal or `kill -CONT {pid}`"
+        try:
+            assert eventually(lambda: words in race.words("late"), LONG), race.words("late")
+            race.write("by-hand", "precious\n")
+            race.git("add", "by-hand")
+            race.git("commit", "-q", "-m", "by hand", "--", "by-hand")
+            (tmp_path / "done").touch()
+            assert not eventually(race.merges, 2), "whoever waits never merges past it"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    scripts = {"early": makes("touch early", COMMIT)}
+    scripts["late"] = makes(waits(f"[ -e {tmp_path}/now ]"), "touch late", COMMIT)
+    with while_it_is_tested(race, tmp_path, "[ -e early ]", meanwhile):
+        race.set_up(names, {name: {"make": [scripts[name]]} for name in names})
+        flow = FLOW.replace("checks: [green]", "checks: [committed]")
+        race.write(".capsule/workflows/short.yaml", flow)
+        race.commit("only the merge is tested")
+        assert race.run_all(names) == {"early": 0, "late": 0}, [race.words(name) for name in names]
+    assert race.merges() == ["Merge late: The late", "Merge early: The early"]
+    assert "by-hand" in race.git("ls-tree", "--name-only", "main~1^1").split(), "early is merged onto what came by hand"
+    race.assert_every_merge_was_tested(names)
+
+
+@pytest.mark.promise("merge-queue.suspended")
+def test_one_that_is_suspended_while_it_waits_is_passed_over_until_it_goes_on(race: Race, tmp_path: Path) -> None:
+    names = ["first", "second", "third"]
+
+    def meanwhile() -> None:
+        (tmp_path / "go-second").touch()
+        assert eventually(lambda: "second" in in_line(race), LONG), race.words("second")
+        os.kill(asleep := pid_of(race, "second"), signal.SIGSTOP)
+        (tmp_path / "go-third").touch()
+        assert eventually(lambda: "third" in in_line(race), LONG), race.words("third")
+        threading.Thread(target=go_on_later, args=(asleep,)).start()
+
+    def go_on_later(asleep: int) -> None:
+        eventually(lambda: "Merge third: The third" in race.merges(), LONG)
+        os.kill(asleep, signal.SIGCONT)
+
+    with while_it_is_tested(race, tmp_path, "[ -e first ]", meanwhile):
+        scripts = {n: makes(waits(f"[ -e {tmp_path}/go-{n} ]"), f"touch {n}", COMMIT) for n in names}
+        race.set_up(names, {name: {"make": [scripts[name]]} for name in names})
+        flow = FLOW.replace("checks: [green]", "checks: [committed]")
+        race.write(".capsule/workflows/short.yaml", flow)
+        race.commit("only the merge is tested")
+        (tmp_path / "go-first").touch()
+        assert race.run_all(names) == dict.fromkeys(names, 0), [race.words(name) for name in names]
+    assert race.merges() == [f"Merge {name}: The {name}" for name in ("second", "third", "first")]
+    race.assert_every_merge_was_tested(names)
 
 
 THREE_TOGETHER = "[ $(ls task-* 2>/dev/null | wc -l) -ge 3 ]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,8 +17,8 @@ import pytest
 
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.system import lock as locking
-from capsule.system.lock import FileLock, holder
-from tests.costs import LONG
+from capsule.system.lock import FileLock, holder, suspended_holder
+from tests.costs import LONG, eventually
 
 HOLD = """
 import sys, time; from pathlib import Path; from capsule.system.lock import FileLock
@@ -48,6 +49,21 @@ def test_a_held_lock_is_refused_and_its_holder_named(path: Path, another_process
     assert str(another_process.pid) in caught.value.hint
     assert caught.value.exit_code == 3
     assert holder(path) == another_process.pid
+
+
+@pytest.mark.promise("merge-queue.suspended")
+def test_a_holder_that_is_suspended_is_called_that_and_nobody_is_told_to_kill_it(
+    path: Path, another_process: subprocess.Popen[str]
+) -> None:
+    assert suspended_holder(path) is None
+    pid = another_process.pid
+    another_process.send_signal(signal.SIGSTOP)
+    assert eventually(lambda: suspended_holder(path) == pid)
+    with pytest.raises(LockHeld, match=f"is locked by pid {pid} .*, which is suspended") as refused:
+        FileLock(path).acquire()
+    assert f"`kill -CONT {pid}`" in refused.value.hint and f"kill {pid}" not in refused.value.hint
+    another_process.send_signal(signal.SIGCONT)
+    assert eventually(lambda: suspended_holder(path) is None)
 
 
 @pytest.mark.promise("durability.lock", "004-types.lock")

@@ -1,8 +1,9 @@
 """Wait for the turn to merge: one mission at a time for each branch, first come first served.
 
 If no mission waits, the turn begins at once and nothing is written. Otherwise the mission queues up, and waits until
-those before it have had their turn or are gone. The one at its turn holds the claim of the queue's stream until its
-branch has moved, so each is tested on the main that it enters. No mission waits for another one's claim.
+those before it have had their turn, are gone or are suspended. The one at its turn holds the claim of the queue's
+stream until its branch has moved, so each is tested on the main that it enters. No mission waits for another one's
+claim.
 
 If several may be tested at a time, each also builds its merge on top of those before it while it waits, and the first
 of a car tests that car. None of that counts unless the branch then holds exactly the commit it was built on.
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct
 
 from capsule.adapters import Candidate
 from capsule.core.errors import Interrupted, LockHeld
-from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked
+from capsule.core.event import Batched, Event, HandedIn, Proposed, Queued, Served, Stacked, is_mission
 from capsule.core.merge_queue import MergeQueue, cars, merge_queue
 from capsule.core.stream_cache import CachedState
 from capsule.engine.job import Job, note
@@ -28,6 +30,8 @@ _LOOK_AGAIN = 0.1
 """Seconds between polls of the first waiting missions."""
 _LOOK_SELDOM = 2.0
 """Seconds between polls of all others."""
+_LOOK_FOR_SUSPENDED = 2.0
+"""Seconds between checks of whether those before it are suspended."""
 
 
 class Work(Protocol):
@@ -151,6 +155,11 @@ class _Waiting:
         self._limits = turn.job.services.limits
         self._tested = ""
         self._told = ""
+        self._looked = -inf
+        self._passes = False
+        """All before it are suspended, and none of them has the turn."""
+        self._held_up = ""
+        """Who has the turn and is suspended, and what lets that mission go on."""
 
     def wait_for_turn(self, held: ExitStack) -> Turn:
         """Wait; read the journal only after it has changed."""
@@ -162,15 +171,31 @@ class _Waiting:
             ahead = line.index(job.mission) if job.mission in line else 0
             if job.mission not in queue.waiting:  # only a mission that merges it along takes it out of the line
                 return Turn(job, self._turn.queue, served=True)
-            if not ahead and _try_claim(held, self._turn.stream, services):
+            self._look_for_suspended(line[:ahead])
+            if (not ahead or self._passes) and _try_claim(held, self._turn.stream, services):
                 return self._turn
             if self._prepare(queue, line, ahead):
                 version = -1  # our own events do not change it
                 continue
-            self._tell(f"waits to be merged into {job.state.into}: {queue.place_in_words(max(ahead, 1))}")
+            place = queue.place_in_words(max(ahead, 1))
+            self._tell(f"waits to be merged into {job.state.into}: {place}{self._held_up}")
             far = ahead - self._limits.gates * self._limits.batch
             if not services.clock.wait(min(_LOOK_AGAIN * max(1, far), _LOOK_SELDOM)):
                 raise Interrupted(f"Stopped while it waited to be merged into {job.state.into}; nothing is lost.")
+
+    def _look_for_suspended(self, before: Sequence[str]) -> None:
+        """See now and then who cannot go on by itself: who has the turn keeps it, who waits is passed over."""
+        journal, now = self._job.services.journal, self._job.services.clock.seconds()
+        if now - self._looked < _LOOK_FOR_SUSPENDED:
+            return
+        self._looked, self._held_up = now, ""
+        found = journal.suspended(self._turn.stream)
+        if found:
+            pid, way_on = found
+            names = (name for name in journal.epochs() if is_mission(name) and journal.holder(name) == pid)
+            who = next(names, "another mission")
+            self._held_up = f"; {who} has the turn and is suspended: continue it with {way_on}"
+        self._passes = not found and all(journal.suspended(name) for name in before)
 
     def _tell(self, words: str) -> None:
         if words != self._told:

@@ -23,7 +23,8 @@ from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode
 from capsule.core.run import OpenRun, admitted, followed_run
 from capsule.core.state import Step
 from capsule.core.stream_cache import CachedState
-from capsule.system.lock import FileLock, holder, is_locked, lock_file
+from capsule.system.lock import FileLock, holder, is_locked, lock_file, suspended_holder
+from capsule.system.suspended import how_to_continue
 
 _BUSY_SECONDS = 60
 """How long a write waits for others, such as fifty missions that start at the same time."""
@@ -89,6 +90,10 @@ class SqliteJournal(Journal):
             return holder(self.lock_path(stream))  # the lock decides, never the file's text
         except LockHeld:
             return 0
+
+    def suspended(self, stream: str) -> tuple[int, str] | None:
+        pid = suspended_holder(self.lock_path(stream))
+        return (pid, how_to_continue(pid)) if pid else None
 
     def once(
         self,

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Interrupted, LockHeld
 from capsule.system.stop import Stop
+from capsule.system.suspended import how_to_continue, is_suspended
 
 # `holder` takes the lock for an instant: a short second try tells that from a real holder.
 _PROBE_ALLOWANCE = 0.1
@@ -265,6 +266,20 @@ def holder(path: Path) -> int | None:
     raise LockHeld(f"{path.stem} is locked by a process that cannot be seen from here", "Wait until it has ended.")
 
 
+def suspended_holder(path: Path) -> int | None:
+    """Return the pid of the lock's holder if that process is suspended.
+
+    The kernel's list is read only where the pid in the file says so.
+    """
+    signed = _signature(path)[0] if path.exists() else None
+    if signed is None or not is_suspended(signed):
+        return None
+    try:
+        return signed if holder(path) == signed else None
+    except LockHeld:
+        return None
+
+
 def try_lock(fd: int, kind: int, path: Path) -> bool:
     """Lock without waiting; return False if another process has it, raise NoLocks if the file system has no locks."""
     try:
@@ -292,6 +307,9 @@ def _refusal(path: Path) -> LockHeld:
     if pid is None:
         return LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
     words = f" ({command})" if command and pid == signed else ""
+    if is_suspended(pid):
+        hint = f"Continue it: {how_to_continue(pid)}. It ends what it has begun, and nothing is lost."
+        return LockHeld(f"{path.stem} is locked by pid {pid}{words}, which is suspended", hint)
     return LockHeld(f"{path.stem} is locked by pid {pid}{words}", f"Wait until it has ended, or stop it: kill {pid}")
 
 
