@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,7 +202,7 @@ def _files_of_backlog(project: Project) -> dict[str, object]:
     """Say where a backlog has its files: on the user's branch, or on one of their own once that exists."""
     apart = project.state_branch
     if apart is None:
-        return {"elsewhere": project.file_of_its_branch}
+        return {"elsewhere": project.file_of_its_branch, "stray": partial(left_apart, project)}
     apart.look()
 
     def folder() -> Path | None:
@@ -235,6 +235,16 @@ def tracker_name(project: Project) -> str:
     if on_github(project):
         hint += " Or set `tracker: github` in .capsule/config.yaml: issues with the label `capsule`."
     raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
+
+
+def left_apart(project: Project) -> str:
+    """Warn of a backlog that was kept apart, where the settings do not say so any more; '' if there is none."""
+    if project.state_branch or not os.path.lexists(project.root / ".capsule/backlog/.git"):
+        return ""
+    return (
+        "the state of the backlog is in .capsule/backlog, since merge.to was `request`; "
+        f"with `{project.settings.merge.to}` BACKLOG.yaml of your own branch is read"
+    )
 
 
 def _is_apart(project: Project) -> bool:

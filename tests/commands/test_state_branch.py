@@ -532,3 +532,48 @@ def test_two_clones_work_on_one_backlog_at_once(there: InReview) -> None:
     for project in (there.project, clone):
         assert project.say("add", f"By {project.path.parent.name}").code == 0
         assert project.status() == ""
+
+
+# Back again, and odd ends
+
+
+@pytest.mark.promise("state-branch.begun")
+def test_a_backlog_that_is_kept_apart_is_not_forgotten_when_the_settings_change(there: InReview) -> None:
+    there.project.add()
+    (there.bare / "hooks/pre-receive").unlink()
+    there.project.always["CAPSULE_MERGE__TO"] = "local"
+    answer = there.project.say("list")
+    assert "the state of the backlog is in .capsule/backlog" in answer.out + answer.err
+    there.project.backlog.write_bytes(there.here.backlog.read_bytes())
+    answer = there.project.run("WRK-001")
+    assert answer.code == 1 and there.project.spawns() == 0, answer
+    assert "git worktree remove .capsule/backlog" in " ".join((answer.out + answer.err).split())
+    there.project.git("worktree", "remove", ".capsule/backlog")
+    assert "kept apart" not in there.project.say("list").err
+    answer = there.project.run("WRK-001")
+    assert answer.code == 0, answer
+
+
+@pytest.mark.promise("request.deleted-branch")
+def test_a_branch_that_was_deleted_is_asked_about_and_pushed_again(waiting: InReview) -> None:
+    run("update-ref", "-d", "refs/heads/capsule/WRK-001", cwd=waiting.bare)
+    with waiting.forge.changed() as row:
+        row["state"] = "open"
+        row["kind"] = "glab"
+    assert "WRK-001 needs you" in waiting.sync(1)
+    assert "was deleted" in waiting.project.say("questions").out
+    assert waiting.project.say("answer", "WRK-001", "--retry").code == 0
+    answer = waiting.project.run("WRK-001")
+    assert answer.code == 0, answer
+    assert waiting.at("capsule/WRK-001")
+    waiting.forge.merge("merge")
+    assert "was merged" in waiting.sync()
+    assert waiting.here.ids() == []
+
+
+@pytest.mark.promise("state-branch.merged")
+def test_an_item_that_is_closed_while_its_request_waits_says_that_this_is_open(waiting: InReview) -> None:
+    answer = waiting.project.say("close", "WRK-001", "--reason", "not needed")
+    assert answer.code == 0 and "its request is still open: https://" in answer.out + answer.err, answer
+    assert waiting.here.ids() == []
+    assert waiting.sync() == "Nothing waits for a review.\n"

@@ -22,7 +22,7 @@ from capsule.core.text import did_you_mean, nearest, sentence
 from capsule.core.workflow import Workflow
 from capsule.engine.brief import check_prompts
 from capsule.engine.job import only_to_be_closed
-from capsule.project import Project
+from capsule.project import Project, left_apart
 from capsule.rules import choose_workflow, policy_at, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
@@ -95,6 +95,12 @@ def plan_mission(
         there = tracker.traits.own_command("reopen", item_id, ".")
         raise Refused(f"{item_id} is closed already.", f"Reopen it in its tracker if there is more to do{there}")
     check_repository(project)
+    if tracker.traits.authoritative and (left := left_apart(project)):
+        hint = (
+            "Copy BACKLOG.yaml and _worklog from there into the project and commit them, then: "
+            "git worktree remove .capsule/backlog"
+        )
+        raise Refused(f"{sentence(left)} Both may hold {item_id}.", hint)
     refuse_files_as_folders(project, tracker.traits.folders)
     going_on = state.under_way and not request.fresh
     prepared = "" if state.started or request.fresh else _prepared_base(project, item_id)
