@@ -72,6 +72,6 @@ def temporal_program(name: str = "temporal-server") -> Path:
     return _TEMPORAL / name
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def temporal_server_program() -> Path:
     return temporal_program()

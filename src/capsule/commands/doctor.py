@@ -48,6 +48,7 @@ from capsule.app.skills import skill_names
 from capsule.catalog import Catalog
 from capsule.commands.doctor_fixes import Fix, agreed, apply, of_agent, of_ignoring, of_skills, of_tracker
 from capsule.commands.watching import MissionReader
+from capsule.commands.worker import refuse_without_sdk
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, UsageError
 from capsule.core.event import Policy
@@ -485,6 +486,33 @@ def _way_to(remote: Remote, trouble: Trouble) -> str:
     return f"{looks} {remote.name}"
 
 
+def _temporal(context: _Context) -> Iterator[Checked]:
+    """Look at the server that missions run on, if they do not run on this machine."""
+    project = context.project
+    if project.settings.engine != "temporal":
+        return
+    chosen = project.settings.temporal
+    try:
+        refuse_without_sdk()
+        from capsule.temporal.look import look  # noqa: PLC0415 - an optional dependency
+
+        seen = look(project)
+    except CapsuleError as fault:
+        state = "missing" if isinstance(fault, PrerequisiteMissing) else "wrong"
+        yield Checked("temporal", state, fault.message, fault.hint)
+        return
+    place = f"{chosen.namespace} at {chosen.address}"
+    if seen.clock > _CLOCK_SECONDS:
+        yield Checked("temporal", "warning", f"this machine's clock is {seen.clock:.0f} s behind the server's", "")
+    if seen.workers:
+        yield Checked("temporal", "ok", f"{place}; workers: {', '.join(seen.workers)}")
+    else:
+        yield Checked("temporal", "warning", f"{place}; no worker has asked for work", "Start one: capsule worker")
+
+
+_CLOCK_SECONDS = 30.0
+
+
 def _settings(context: _Context) -> Iterator[Checked]:
     if isinstance(context.settings, CapsuleError):
         yield Checked("settings", "wrong", context.settings.message, context.settings.hint)
@@ -688,6 +716,7 @@ MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _bd,
 PROJECT: tuple[Check, ...] = (
     _repository,
     _remote,
+    _temporal,
     _settings,
     _workflows,
     _tracker,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 
 from capsule.app.planning import RunRequest
 from capsule.commands.arguments import say
 from capsule.commands.running import run_of, summed_up
-from capsule.commands.summary import queue_summary
+from capsule.commands.summary import closing_words, queue_summary
 from capsule.commands.worker import refuse_without_sdk
 from capsule.core.errors import Interrupted
 from capsule.engine.dispatch import RunReport
@@ -23,20 +22,15 @@ def start(project: Project, request: RunRequest, args: argparse.Namespace) -> in
     from capsule.temporal.hand_over import hand_over  # noqa: PLC0415 - an optional dependency
 
     run = run_of(project, request, args.output, QueueReport)
-    journal, seen = project.journal(read_only=True), dict[str, int]()
-
-    def show(missions: Sequence[str]) -> None:
-        for mission in missions:
-            for number, event in journal.events(mission, after=seen.get(mission, 0)):
-                seen[mission] = number
-                run.observer.event(mission, event)
 
     def sum_up(report: RunReport) -> str:
+        if len(request.items) == 1 and request.items[0] in report.states:
+            return closing_words(report.states[request.items[0]], project)
         return queue_summary(report, project, shlex.join(["capsule", "run", *request.items]))
 
     with summed_up(run, sum_up) as report:
         try:
-            return hand_over(project, request, report, show)
+            return hand_over(project, request, report, run.observer)
         except KeyboardInterrupt:
             say("The run goes on without you. Watch it again: capsule run; stop it: capsule stop")
             return Interrupted.exit_code

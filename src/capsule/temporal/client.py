@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, TLSConfig
 
 from capsule.core.errors import CapsuleError, SettingsError
+from capsule.core.text import one_line
 from capsule.project import Project
 from capsule.settings import TemporalOptions
 from capsule.temporal.converter import KEY_VARIABLE, data_converter
@@ -30,9 +32,10 @@ async def connect(chosen: TemporalOptions, env: Mapping[str, str]) -> Client:
             data_converter=data_converter(_key(env)),
         )
     except (RuntimeError, RPCError, OSError) as fault:
-        first = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+        found = re.search(r'message: "([^"]+)"', str(fault))
+        why = found[1] if found else one_line(str(fault)) or type(fault).__name__
         raise CapsuleError(
-            f"The Temporal server at {chosen.address} cannot be reached: {first}.",
+            f"The Temporal server at {chosen.address} cannot be reached: {why}.",
             "Start it, or name another one: temporal.address in .capsule/config.yaml. `capsule doctor` looks again.",
             exit_code=3,
         ) from None

@@ -159,6 +159,11 @@ async def _end(process: Process) -> None:
             await process.wait()
 
 
+def sandbox() -> SandboxedWorkflowRunner:
+    """Return what keeps workflows from anything but deciding."""
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*_PASSED))
+
+
 async def work(project: Project, slots: int, labels: Sequence[str], tell: Callable[[str], None]) -> None:
     """Work until a signal: the first drains, the second leaves at once."""
     where = where_of(project)
@@ -171,9 +176,8 @@ async def work(project: Project, slots: int, labels: Sequence[str], tell: Callab
             task_queue=queue,
             activities=[steps.step, steps.hand_in, steps.is_open],
             workflows=[MissionWorkflow, RunWorkflow, MergesWorkflow] if queue in shared else [],
-            workflow_runner=SandboxedWorkflowRunner(
-                restrictions=SandboxRestrictions.default.with_passthrough_modules(*_PASSED)
-            ),
+            workflow_runner=sandbox(),
+            identity=steps.host,
             max_concurrent_activities=slots + 4,
             graceful_shutdown_timeout=timedelta(seconds=where.step_seconds),
         )
