@@ -19,6 +19,7 @@ from tests.shared import settings_of_nobody
 from ..conftest import SANDBOXED
 from .backlog_project import BacklogProject
 from .conftest import ITEM, Project, honest, said
+from .test_side_by_side import asked_alone, two_that_want
 
 pytestmark = pytest.mark.sandboxed
 
@@ -90,6 +91,17 @@ def test_a_port_of_the_host_is_free_for_tests_that_are_given_a_network(
     assert (answer.code, "confinement.test_network" in answer.err) == (code, False), answer
     tails = [event.observation.tail for event in project.events() if isinstance(event, Observed)]
     assert any("Address already in use" in tail for tail in tails) == bool(code), tails
+
+
+@pytest.mark.promise("side-by-side.test-network")
+def test_two_suites_that_want_port_8000_are_green_at_once_each_in_a_network_of_its_own(
+    a_sandboxed_project: Project, tmp_path: Path
+) -> None:
+    a_sandboxed_project.always["CAPSULE_CONFINEMENT__TEST_NETWORK"] = "own"
+    both = two_that_want(8000, a_sandboxed_project, tmp_path)
+    with both[0].running() as one, both[1].running() as two:
+        assert (one.wait(5 * LONG), two.wait(5 * LONG)) == (0, 0)
+    assert not asked_alone(both)
 
 
 def test_a_network_for_tests_is_said_to_have_no_effect_without_a_sandbox(a_project: Project) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -38,25 +40,60 @@ def test_agents_and_tests_of_a_mission_have_the_same_slot_and_ports(a_project: P
         assert {*Path(f"{told}.{who}").read_text().splitlines()} == {f"1 {PORTS_FROM + PORTS_EACH}"}
 
 
+RUN_BOTH = """
+import json, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+command = [sys.executable, "-m", "capsule", "run", sys.argv[1]]
+runs = [subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL) for cwd, env in json.load(sys.stdin)]
+sys.exit(max(run.wait() for run in runs))
+"""
+
+
+def two_that_want(port: int, project: Project, folder: Path) -> tuple[Project, Project]:
+    """The same project twice, for the same user, with a suite that serves at this port for a second."""
+    python = shutil.which("python3", path=project.environment()["PATH"])
+    serve = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(1)"
+    project.write("tests/serve.py", serve)
+    project.write("tests/test_serve.sh", f"{python} -S tests/serve.py\n")
+    project.commit("a server")
+    (folder / "beside").mkdir()
+    shutil.copytree(project.path, folder / "beside" / "project", symlinks=True)
+    other = Project(folder / "beside" / "project", folder / "beside")
+    other.always |= {**project.always, "HOME": str(project.home)}
+    return project, other
+
+
+def asked_alone(both: tuple[Project, Project]) -> bool:
+    """Tell whether tests of either had to be asked again; both have to be merged."""
+    assert [project.answer() for project in both] == ["42", "42"]
+    events = [event for project in both for event in project.events()]
+    return any(event.observation.alone for event in events if isinstance(event, Observed))
+
+
 @pytest.mark.slow
 @pytest.mark.promise("side-by-side.asked-alone")
 def test_two_suites_that_want_the_same_port_are_both_merged(a_project: Project, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    serve = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(1)"
-    a_project.write("tests/serve.py", serve)
-    a_project.write("tests/test_serve.sh", f"{sys.executable} -S tests/serve.py\n")
-    a_project.commit("a server")
-    (tmp_path / "beside").mkdir()
-    shutil.copytree(a_project.path, tmp_path / "beside" / "project", symlinks=True)
-    other = Project(tmp_path / "beside" / "project", tmp_path / "beside")
-    other.always["HOME"] = str(a_project.home)
-    with a_project.running() as one, other.running() as two:
+    both = two_that_want(port, a_project, tmp_path)
+    with both[0].running() as one, both[1].running() as two:
         assert (one.wait(5 * LONG), two.wait(5 * LONG)) == (0, 0)
-    events = [event for project in (a_project, other) for event in project.events()]
-    seen = [event.observation for event in events if isinstance(event, Observed)]
-    assert any(each.alone for each in seen)
-    assert (a_project.answer(), other.answer()) == ("42", "42")
+    assert asked_alone(both)
+
+
+@pytest.mark.slow
+@pytest.mark.promise("side-by-side.asked-alone")
+def test_two_suites_that_want_port_8000_are_both_merged(a_project: Project, tmp_path: Path) -> None:
+    """On a machine of which they have the network to themselves."""
+    alone = ["unshare", "--map-root-user", "--net"]
+    if not shutil.which("ip") or subprocess.run([*alone, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no network can be made here (unshare --net, ip)")
+    both = two_that_want(8000, a_project, tmp_path)
+    given = json.dumps([(str(each.path), each.environment()) for each in both])
+    command = [*alone, sys.executable, "-c", RUN_BOTH, ITEM]
+    ran = subprocess.run(command, input=given, text=True, capture_output=True, check=False, timeout=5 * LONG)
+    assert ran.returncode == 0, ran
+    assert asked_alone(both)
 
 
 @pytest.mark.promise("side-by-side.disk")
