@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.conftest import _prepared, a_project
 from tests.live.browser import found
 from tests.live.install import AXE, BD, PINS, TEMPORAL, axe, bd, programs, search_path, temporal
+
+__all__ = ["_prepared", "a_project"]
 
 collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
 

@@ -1,4 +1,4 @@
-"""Install the real agent CLIs, bd, Temporal and test runners, pinned, into a cache that every clone of this user finds.
+"""Install the real agent CLIs, bd, servers and test runners, pinned, into a cache that every clone of this user finds.
 
 The cache is `capsule-live` in the user's cache folder (XDG_CACHE_HOME, ~/.cache, or ~/Library/Caches on a Mac), or the
 folder that CAPSULE_LIVE_CACHE names. Each program has a folder there, named after it and its version. The programs
@@ -119,6 +119,11 @@ BD = {
     ),
 }
 """One of the SQLite era and one of the Dolt era, of those that can be built from the proxy alone."""
+GITEA = "1.26.0"
+"""The newest release whose modules the proxy has, all of them."""
+_GITEA_MODULE, _GITEA_SUM = "code.gitea.io/gitea", "h1:fJP9dqLbzKrKWUVnCVTfVersZdVDuyJQLEDzCAOmKKA="
+_GITEA_FILES = ("options", "public", "templates")
+"""Read by the server when it runs."""
 TEMPORAL = "1.32.0"
 _TEMPORAL_MODULE = "go.temporal.io/server"
 _TEMPORAL_PROGRAMS = {"temporal-server": "cmd/server", "temporal-sql-tool": "cmd/tools/sql"}
@@ -159,6 +164,11 @@ def programs(name: str) -> Path:
 
 def bd(version: str) -> Path:
     return cache() / f"bd-{version}" / "bd"
+
+
+def gitea() -> Path:
+    """The server; the files that it reads lie beside it."""
+    return cache() / f"gitea-{GITEA}" / "gitea"
 
 
 def temporal() -> Path:
@@ -454,7 +464,7 @@ def _get_nextest() -> str:
 def _get_what_go_builds(only: Collection[str]) -> None:
     """One after the other: they have much in common. What Go leaves behind is large, and of no use afterwards."""
     jobs: dict[str, Callable[[], str]] = {f"bd {version}": partial(_get_bd, version) for version in BD}
-    jobs |= {f"temporal {TEMPORAL}": _get_temporal}
+    jobs |= {f"temporal {TEMPORAL}": _get_temporal, f"gitea {GITEA}": _get_gitea}
     wanted = {what: get for what, get in jobs.items() if not only or what.split()[0] in only}
     if not wanted:
         return
@@ -488,6 +498,40 @@ def _write_module(folder: Path, version: str) -> None:
     code, requirements = source.sums
     (folder / "go.mod").write_text(f"module bd.test\n\ngo {source.go}\n\nrequire {_MODULE} v{version}\n")
     (folder / "go.sum").write_text(f"{_MODULE} v{version} h1:{code}\n{_MODULE} v{version}/go.mod h1:{requirements}\n")
+
+
+def _get_gitea() -> str:
+    """Build it as a module of its own, with the versions that it was released with; some eight minutes of a processor.
+
+    It has no pages: those are built from its sources by other tools. Its API and git over HTTP need none.
+    """
+    if gitea().exists():
+        _check_gitea(gitea())
+        return "there already"
+    go = shutil.which("go")
+    if go is None or not shutil.which("gcc"):
+        raise NotToBeHad("go or gcc is not on the PATH")
+    with _beside(gitea().parent) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        environment = _go_environment(go, cgo=True) | {"GOFLAGS": "-modcacherw -trimpath -buildvcs=false"}
+        words = ("mod", "download", "-json", f"{_GITEA_MODULE}@v{GITEA}")
+        found = json.loads(_run("env", *(f"{k}={v}" for k, v in environment.items()), go, *words, cwd=Path(scratch)))
+        if found["Sum"] != _GITEA_SUM:
+            raise NotToBeHad(f"its source has another sum: {found['Sum']}")
+        source = shutil.copytree(found["Dir"], Path(scratch, "source"), copy_function=shutil.copyfile)
+        for name in _GITEA_FILES:
+            shutil.copytree(Path(source, name), folder / name, copy_function=shutil.copyfile)
+        named = f"-s -w -X main.Version={GITEA}"
+        build = (go, "build", "-v", "-tags", "sqlite,sqlite_unlock_notify", "-ldflags", named)
+        _build(f"gitea {GITEA}", (*build, "-o", str(folder / "gitea"), "."), Path(source), environment)
+        _check_gitea(folder / "gitea")
+        folder.rename(gitea().parent)
+    return "built"
+
+
+def _check_gitea(program: Path) -> None:
+    said = _run(str(program), "--version", cwd=cache())
+    if f" {GITEA} " not in said:
+        raise NotToBeHad(f"it says that it is {said.strip()!r}")
 
 
 def _get_temporal() -> str:
