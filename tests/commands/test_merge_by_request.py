@@ -537,6 +537,45 @@ def test_the_commit_is_journaled_before_it_is_pushed(there: InReview) -> None:
     assert run("rev-parse", BRANCH, cwd=there.bare) == prepared.commit
 
 
+# What doctor proposes
+
+
+@pytest.mark.promise("request.proposed")
+@pytest.mark.parametrize(
+    ("how", "says", "proposes"),
+    [
+        ({"protected": True}, "origin/main is protected at gh.example.org", "merge: {to: request}"),
+        ({"protected": False}, "origin/main can be read and pushed to", "merge: {to: remote}"),
+        ({"refuse": "gh auth login"}, "origin/main can be read and pushed to", "merge: {to: remote}"),
+    ],
+)
+def test_doctor_looks_at_the_remote_and_proposes(
+    there: InReview, how: dict[str, object], says: str, proposes: str
+) -> None:
+    there.project.always["CAPSULE_MERGE__TO"] = "local"
+    there.forge.behave(**how)
+    refs = run("for-each-ref", cwd=there.bare)
+    told = there.project.capsule("doctor").out
+    assert says.replace("gh.example.org", "127.0.0.1") in told
+    assert proposes in told
+    assert run("for-each-ref", cwd=there.bare) == refs
+
+
+def test_doctor_warns_of_a_protected_main_that_is_to_be_pushed_to(there: InReview) -> None:
+    there.project.always["CAPSULE_MERGE__TO"] = "remote"
+    there.forge.behave(protected=True)
+    told = there.project.capsule("doctor").out
+    assert "is protected" in told
+    assert "merge: {to: request}" in told
+
+
+def test_doctor_says_that_a_login_has_expired(there: InReview) -> None:
+    there.forge.behave(refuse="HTTP 401: Bad credentials (https://api.github.com/graphql)")
+    told = there.project.capsule("doctor").out
+    assert "gh refused: HTTP 401: Bad credentials" in told
+    assert "gh auth status" in told
+
+
 # Queues
 
 

@@ -175,6 +175,12 @@ def test_an_answer_that_makes_no_sense_is_a_fault(tmp_path: Path, said: str) -> 
         known.cli.find(BRANCH, 3, ())
 
 
+@pytest.mark.parametrize("protected", [True, False])
+def test_whether_a_branch_takes_requests_only_is_told(known: Known, protected: bool) -> None:
+    known.there.behave(protected=protected)
+    assert known.cli.protects("main") is (None if known.cli.name == "own" else protected)
+
+
 REFUSALS = {"401 Unauthorized": Kind.REFUSED, "404 Not Found": Kind.REFUSED, "502 Bad Gateway": Kind.OFFLINE}
 
 

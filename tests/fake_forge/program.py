@@ -119,6 +119,8 @@ def _gh(hub: Row, argv: list[str]) -> str:
         body = Path(values["body-file"]).read_text()
         row = _open(hub, "gh", values["head"], values["base"], values["title"], body)
         return f"{_url(row)}\n"
+    if words == ["api", f"repos/{PATH}/branches/main"]:
+        return json.dumps({"name": "main", "protected": _is_protected(hub)})
     assert words == ["api", "graphql"], words
     assert "writersOnly: true" in values["query"]
     assert (values["owner"], values["name"]) == tuple(PATH.split("/"))
@@ -161,6 +163,11 @@ def _of_github(row: Row) -> Row:
     }
 
 
+def _is_protected(hub: Row) -> bool:
+    """GitHub protects main from everybody, the others from us, or they let us push nevertheless."""
+    return bool(hub["behave"].get("protected"))
+
+
 def _last_of_each(reviews: list[Row]) -> list[Row]:
     return [*{review["by"]: review for review in reviews}.values()]
 
@@ -176,6 +183,8 @@ def _glab(hub: Row, argv: list[str]) -> str:
         assert path == "merge_requests"
         fields = (values[name] for name in ("source_branch", "target_branch", "title", "description"))
         return json.dumps(_of_gitlab(_open(hub, "glab", *fields)))
+    if path == "repository/branches/main":
+        return json.dumps({"name": "main", "protected": True, "can_push": not _is_protected(hub)})
     if path == "merge_requests":
         return json.dumps([_of_gitlab(row) for row in _listed(hub, query["source_branch"])])
     if found := re.fullmatch(r"pipelines/(\d+)/jobs", path):
@@ -268,6 +277,8 @@ def _tea(hub: Row, argv: list[str]) -> str:
         assert path == "pulls"
         row = _open(hub, "tea", *(fields[name] for name in ("head", "base", "title", "body")))
         return json.dumps(_of_gitea(row))
+    if path == "branches/main":
+        return json.dumps({"name": "main", "protected": True, "user_can_push": not _is_protected(hub)})
     if path == "pulls":
         return json.dumps([_of_gitea(row) for row in _listed(hub)])
     if found := re.fullmatch(r"commits/([0-9a-f]{40})/status", path):

@@ -36,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -451,25 +452,40 @@ def _remote(context: _Context) -> Iterator[Checked]:
         state = ("warning" if trouble.passes else "wrong") if elsewhere else "optional"
         yield Checked("remote", state, f"{label} {SAYS[trouble.kind]}: {trouble.words}", _way_to(remote, trouble))
     elif by_request:
-        yield _forge(context, label)
+        yield _forge(context, label, branch)
+    elif protected_at := _protected_at(context, branch):
+        found, hint = (
+            f"{label} is protected at {protected_at}: it takes requests only",
+            f"To open one for each mission: `merge: {{to: request}}` in {PROJECT_YAML}",
+        )
+        yield Checked("remote", "warning" if elsewhere else "optional", found, hint)
     elif elsewhere:
         yield Checked("remote", "ok", f"work is merged into {label} at {remote.url}{_pushed_by(remote)}")
     else:
         found, hint = (
-            f"{label} can be read and pushed to",
-            f"To merge into it: `merge: {{to: remote}}` in {PROJECT_YAML}",
+            f"{label} can be read and pushed to; work is merged into your own {main}, and nothing is pushed",
+            f"To merge into {label}: `merge: {{to: remote}}` in {PROJECT_YAML}; by pull requests: `{{to: request}}`",
         )
         yield Checked("remote", "optional", found, hint)
 
 
-def _forge(context: _Context, label: str) -> Checked:
-    """Look for the program that opens requests."""
+def _forge(context: _Context, label: str, branch: str) -> Checked:
+    """Look for the program that opens requests, and for its login."""
     forge = open_forge(context.project)
     try:
         forge.check()
+        forge.protects(branch)
     except CapsuleError as fault:
         return Checked("remote", "wrong", fault.message, fault.hint)
     return Checked("remote", "ok", f"work is merged into {label} by requests that {forge.name} opens")
+
+
+def _protected_at(context: _Context, branch: str) -> str:
+    """Return the host whose forge says that a branch takes requests only; '' if it does not, or cannot be asked."""
+    forge = open_forge(context.project)
+    with suppress(CapsuleError):
+        return forge.host if forge.protects(branch) else ""
+    return ""
 
 
 def _pushed_by(remote: Remote) -> str:

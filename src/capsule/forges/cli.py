@@ -21,7 +21,7 @@ from capsule.core.errors import PrerequisiteMissing, RemoteFault, SettingsError
 from capsule.core.remote import Kind, Trouble
 from capsule.core.request import RequestDraft, Seen, address_in, forge_trouble
 from capsule.core.text import shortened
-from capsule.forges.presets import PRESETS, QUERIES, Preset, Wanted, guessed, read_own
+from capsule.forges.presets import PRESETS, QUERIES, BranchRights, Preset, Wanted, guessed, read_own
 from capsule.system.environment import for_commands
 from capsule.system.program import call
 
@@ -108,6 +108,10 @@ class CliForge:
     def name(self) -> str:
         return self._preset.program
 
+    @property
+    def host(self) -> str:
+        return self._home.host
+
     @cached_property
     def _preset(self) -> Preset:
         opens, looks = self._own
@@ -127,6 +131,12 @@ class CliForge:
         if not self._preset.questions:
             return None
         return self._preset.read(self._ask, Wanted(branch, number, ours))
+
+    def protects(self, branch: str) -> bool | None:
+        """Tell whether a branch takes requests only; None if the forge is not asked that."""
+        if "branch" not in self._preset.questions:
+            return None
+        return self._ask("branch", BranchRights, branch=branch).by_request_only
 
     def open(self, draft: RequestDraft) -> str:
         """Open a request; return its address if the program names it."""

@@ -423,6 +423,23 @@ def _gitea_reviews(ask: Ask, number: str) -> Iterator[ChangeRequest]:
         yield ChangeRequest(f"review {review.id}", name, review.body, remarks)
 
 
+# ---- branches
+
+
+class BranchRights(Struct, frozen=True):
+    """Whether a branch is protected, and whether we may push to it nevertheless, where the forge says that."""
+
+    protected: bool = False
+    can_push: bool | None = None
+    """GitLab's word."""
+    user_can_push: bool | None = None
+    """Gitea's."""
+
+    @property
+    def by_request_only(self) -> bool:
+        return self.protected and not (self.can_push or self.user_can_push)
+
+
 # ---- a program of the user's own
 
 
@@ -492,6 +509,7 @@ PRESETS: Mapping[str, Preset] = {
             *("--title={title}", "--body-file={body_file}"),
         ),
         questions={
+            "branch": ("gh", "api", "--hostname={host}", "repos/{path}/branches/{branch_quoted}"),
             "request": (
                 *(*_GH_API, "--raw-field=owner={owner}", "--raw-field=name={name}", "--raw-field=branch={branch}"),
                 "--raw-field=query={query}",
@@ -510,6 +528,7 @@ PRESETS: Mapping[str, Preset] = {
             *("--raw-field=target_branch={base}", "--raw-field=title={title}", "--field=description=@{body_file}"),
         ),
         questions={
+            "branch": (*_GLAB_API, "projects/{project}/repository/branches/{branch_quoted}"),
             "requests": (*_GLAB_API, f"{_MERGE_REQUESTS}?state=all&per_page=20&source_branch={{branch_quoted}}"),
             "reviewers": (*_GLAB_API, f"{_MERGE_REQUESTS}/{{number}}/reviewers"),
             "discussions": (*_GLAB_API, f"{_MERGE_REQUESTS}/{{number}}/discussions?per_page=100"),
@@ -529,6 +548,7 @@ PRESETS: Mapping[str, Preset] = {
             *("-F", "title=@{title_file}", "-F", "body=@{body_file}", _PULLS),
         ),
         questions={
+            "branch": (*_TEA_API, "repos/{path}/branches/{branch_quoted}"),
             "requests": (*_TEA_API, f"{_PULLS}?state=all&limit=50"),
             "request": (*_TEA_API, f"{_PULLS}/{{number}}"),
             "reviews": (*_TEA_API, f"{_PULLS}/{{number}}/reviews?limit=50"),
