@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from capsule.core.event import Proposed, StepBegun, StepEnded
+from capsule.core.event import Proposed, Reopened, StepBegun, StepEnded
 
 from ..git_server import GitServer, git_server, moves_of, run
-from .conftest import ITEM, Project
+from .conftest import ITEM, Project, honest, said
 from .temporal_driver import Driver, begin_step, do_step
 
 MAIN = "refs/heads/main"
@@ -86,6 +86,38 @@ def test_a_machine_begins_with_the_settings_that_the_remote_has_by_then(
     do_step(second, driver.task())
     assert second.head() == run("rev-parse", "main", cwd=server.repository())
     assert (second.path / ".capsule" / "config.yaml").read_text() == "execution: {max_retries: 7}\n"
+
+
+@pytest.mark.promise("machines.record")
+def test_what_lies_on_a_machine_where_a_mission_is_continued_is_no_edit_of_a_person(
+    hosts: list[Project], server: GitServer
+) -> None:
+    for host in hosts:
+        host.play(honest(execute_review=[said("ERROR", "no light"), said("PASS")]))
+    driver = Driver(hosts, ITEM)
+    assert driver.to_the_end().word == "failed"
+    for host in hosts:
+        assert host.worktree.exists()
+        (host.worktree / "answer").write_text("41, of an agent that was lost\n")
+    [reopened] = driver.do(driver.task()).events
+    assert isinstance(reopened, Reopened) and reopened.checkpoint is None
+    driver.to_the_end()
+    assert run("show", "main:answer", cwd=server.repository()) == "42"
+
+
+@pytest.mark.promise("machines.record")
+def test_the_place_of_a_mission_that_went_on_meanwhile_is_not_tidied_away(
+    hosts: list[Project], server: GitServer
+) -> None:
+    driver = Driver(hosts, ITEM)
+    steps = driver.steps()
+    while not (driver.state.to_do and driver.state.to_do[0] == "execute"):
+        next(steps)
+    late = replace(driver.task(), tidies=True)
+    next(steps)
+    for host in hosts:
+        do_step(host, late)
+        assert host.worktree.exists()
 
 
 @pytest.mark.promise("machines.record")

@@ -149,6 +149,8 @@ def do_step(root: str, task: StepTask) -> StepReport:
         except RemoteFault as fault:
             return StepReport(task.host, task.at, trouble=_trouble(fault))
         at = task.at or tip
+        if task.tidies and tip != at:  # the mission goes on, perhaps here
+            return StepReport(task.host, task.at)
         recorded = store.read(at)
         project.step, project.known = task, {event.commit for event in recorded if isinstance(event, Proposed)}
         with _journal(project, mission, recorded) as journal:
@@ -239,11 +241,10 @@ def _work(project: StepProject, task: StepTask, stop: Stop) -> Upcoming | None:
         opened.journal.claim(mission),
     ):
         services = replace(opened, run_limits=Permitted(task.permit) if task.permit else RunLimits())
+        if not task.asked.fresh or task.key:  # before it is started: what lies here is old, and no edit of a person's
+            _bring_here(load_state(services, mission), task, services)
         if plan:
             _start(plan, task, services)
-        state = load_state(services, mission)
-        if state.checkpoint and not task.stays:
-            _bring_here(state, services)
         try:
             state = run_one(mission, task.key, services, lost=task.lost)
         except (TurnWanted, RecordFirst, Interrupted):
@@ -309,12 +310,14 @@ def _start(plan: MissionPlan, task: StepTask, services: Services) -> None:
     make_ready(order, services)
 
 
-def _bring_here(state: MissionState, services: Services) -> None:
-    """Make the place of a mission whose last step was done on another machine."""
-    assert state.checkpoint
+def _bring_here(state: MissionState, task: StepTask, services: Services) -> None:
+    """Make the place of a mission whose last step was done on another machine; salvage what lies there."""
+    if state.checkpoint is None or state.abandoned:
+        return
     place = place_of(state, services)
-    place.prepare(state.base)
-    place.restore(state.checkpoint)
+    if not (task.stays and place.path.exists()):
+        place.prepare(state.base)
+        place.restore(state.checkpoint)
 
 
 def _stopped(fault: CapsuleError, services: Services) -> Stopped:
