@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,88 @@ def test_a_remote_that_is_gone_says_so_and_nothing_moves(merge: Merge) -> None:
         merge.trunk.publish(candidate)
     assert caught.value.trouble.kind is Kind.ABSENT
     assert merge.repo.head("main") == merge.base
+
+
+# What becomes of the user's branch and checkouts
+
+FOLLOWS = {
+    "clean": "",
+    "edited elsewhere": "echo mine > mine; echo edited >> README",
+    "staged elsewhere": "echo mine > mine; git add mine",
+    "deleted elsewhere": "rm README",
+    "detached": "git switch -q --detach",
+    "another branch, edited": "git switch -q -c feature; echo mine > new; echo edited >> README",
+    "in another worktree": "git switch -q -c feature; git worktree add -q ../theirs main",
+    "in another worktree, edited elsewhere": "git switch -q -c feature; git worktree add -q ../theirs main; "
+    "echo edited >> ../theirs/README",
+    "removed": "git switch -q -c feature; git branch -q -D main",
+}
+"""Situations of the user's in which their branch follows, or there is none."""
+STAYS = {
+    "ahead": ("git commit -q --allow-empty -m mine", "it has commits that origin/main lacks"),
+    "diverged": ("git reset -q --hard HEAD~1; git commit -q --allow-empty -m mine", "it has commits that origin/main"),
+    "edited": ("echo mine >> README", "uncommitted edit of README"),
+    "staged": ("echo mine > new; git add new", "uncommitted edit of new"),
+    "not tracked": ("echo mine > new", "uncommitted edit of new"),
+    "in another worktree, edited": (
+        "git switch -q -c feature; git worktree add -q ../theirs main; echo mine > ../theirs/new",
+        "uncommitted edit of new",
+    ),
+    "in the middle of a merge": (
+        "git switch -q -c side HEAD~1; echo a > both; git add both; git commit -qm a; git switch -q main; "
+        "git merge -q --no-commit --no-ff side",
+        "",
+    ),
+}
+"""Situations in which it stays where it is, and what is said."""
+
+
+def theirs(repo: Repo) -> dict[str, object]:
+    """What a user has in their checkouts that is in no commit, and where they are."""
+    found: dict[str, object] = {}
+    for place in (repo.path, repo.path.parent / "theirs"):
+        if place.exists():
+            at = Repo(place)
+            rows = [line for line in at.status().splitlines() if line]
+            files = {row: (place / row[3:]).read_bytes() if (place / row[3:]).is_file() else b"" for row in rows}
+            found |= {f"{place.name}/{row}": content for row, content in files.items()}
+            found[f"{place.name} is on"] = at.git("branch", "--show-current")
+    return found
+
+
+@pytest.mark.promise("remote.follows")
+@pytest.mark.parametrize("situation", FOLLOWS)
+def test_the_users_branch_follows_where_that_loses_nothing(merge: Merge, situation: str) -> None:
+    candidate = merge.propose(new="x")
+    shell(FOLLOWS[situation], merge.repo.path)
+    before, head = theirs(merge.repo), merge.repo.head()
+    assert merge.trunk.publish(candidate) == Published(moved=True)
+    assert theirs(merge.repo) == before
+    assert merge.main() == candidate.commit
+    assert merge.repo.refs("refs/heads/main") if situation != "removed" else not merge.repo.refs("refs/heads/main")
+    assert situation == "removed" or merge.repo.head("main") == candidate.commit
+    on_main = [place for place in (merge.repo.path, merge.repo.path.parent / "theirs") if _is_on_main(place)]
+    assert all((place / "new").read_text() == "x" for place in on_main)
+    assert merge.repo.path in on_main or merge.repo.head() == head
+
+
+@pytest.mark.promise("remote.follows")
+@pytest.mark.parametrize("situation", STAYS)
+def test_the_users_branch_stays_where_following_would_lose_something(merge: Merge, situation: str) -> None:
+    command, words = STAYS[situation]
+    candidate = merge.propose(new="x", README="changed\n")
+    shell(command, merge.repo.path)
+    before, main = theirs(merge.repo), merge.repo.head("main")
+    published = merge.trunk.publish(candidate)
+    assert published.moved and merge.main() == candidate.commit
+    (remark,) = published.remarks
+    assert remark.startswith("your branch main stays where it is: ") and words in remark
+    assert theirs(merge.repo) == before and merge.repo.head("main") == main
+
+
+def _is_on_main(place: Path) -> bool:
+    return place.exists() and Repo(place).git("branch", "--show-current") == "main"
+
+
+def shell(command: str, cwd: Path) -> None:
+    subprocess.run(["sh", "-ec", command], cwd=cwd, check=True, capture_output=True)

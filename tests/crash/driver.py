@@ -60,6 +60,8 @@ class Passage:
         shared = os.environ.get("CRASH_SHARED", "")
         self._shared = os.open(shared, os.O_RDWR | os.O_CREAT, 0o600) if shared else None
         self._seen: dict[str, Any] = {"step": "outside", "counts": {}}
+        self._counting = threading.Lock()
+        """Claims are renewed by a thread beside the work."""
 
     def point(self, name: str, about: str = "", *, after: float = 0) -> None:
         if self._record is not None:
@@ -79,15 +81,18 @@ class Passage:
     @property
     def step(self) -> str:
         """The last step that began, in whichever process."""
-        return str(self._read()["step"])
+        with self._counting:
+            return str(self._read()["step"])
 
     def begins(self, step: str) -> None:
-        self._write({**self._read(), "step": step})
+        with self._counting:
+            self._write({**self._read(), "step": step})
 
     def numbered(self, name: str) -> str:
-        seen = self._read()
-        number = seen["counts"].get(name, 0) + 1
-        self._write({**seen, "counts": {**seen["counts"], name: number}})
+        with self._counting:
+            seen = self._read()
+            number = seen["counts"].get(name, 0) + 1
+            self._write({**seen, "counts": {**seen["counts"], name: number}})
         return f"{name} {number}"
 
     def _read(self) -> dict[str, Any]:
