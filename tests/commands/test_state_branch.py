@@ -120,6 +120,7 @@ def test_a_second_run_waits_and_opens_nothing(waiting: InReview) -> None:
     assert waiting.project.spawns() == agents and len(waiting.forge.requests) == 1
     assert waiting.at("capsule-state") == state
     assert "waiting" in waiting.project.say("status").out
+    assert "waits for review: https://" in " ".join(waiting.project.say("explain").out.split())
 
 
 @pytest.mark.promise("state-branch.merged", "request.queue")
@@ -422,6 +423,14 @@ def specified(there: InReview) -> InReview:
     answer = there.project.run()
     assert answer.code == 0, answer
     return there
+
+
+def test_settings_that_publish_steps_have_no_effect_and_that_is_said(there: InReview) -> None:
+    there.project.always["CAPSULE_WORKSPACE__PUBLISH"] = "steps"
+    there.project.add()
+    answer = there.project.run("WRK-001")
+    assert answer.code == 0 and len(there.forge.requests) == 1, answer
+    assert "workspace.publish: steps has no effect with merge.to: request" in answer.out + answer.err
 
 
 @pytest.mark.promise("state-branch.documents")

@@ -191,6 +191,8 @@ def _without_effect(project: Project, words: Catalog, workflow: Workflow) -> lis
         idle = (project.root / SKILLS).is_dir() and not uses_skills(project)
         agent = project.settings.agent
         notes += [f"the skills in {SKILLS} are not used: agents.{agent}.trust_project lets {agent} find them."] * idle
+    if project.settings.workspace.publish == "steps" and project.settings.merge.to == "request":
+        notes.append("workspace.publish: steps has no effect with merge.to: request, which proposes work at the end.")
     if project.settings.confinement.test_network == "own" and not level(project.settings.sandbox, project.env).mounts:
         notes.append("confinement.test_network: own has no effect here: only bubblewrap gives tests a network.")
     return notes

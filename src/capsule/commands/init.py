@@ -2,7 +2,8 @@
 
 It makes BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in .capsule/config.yaml, and lines in
 .gitignore for what should not be committed. Existing files are left as they are, so it is safe to repeat. The new files
-are committed, unless the tree has other uncommitted changes; those that are not committed are named.
+are committed, unless the tree has other uncommitted changes; those that are not committed are named. With `merge.to:
+request` the backlog is made on the branch of its state, and its checkout is .capsule/backlog.
 
   capsule init
   capsule init --ask                  first ask three questions: which agent, which tests, which tracker
