@@ -180,6 +180,9 @@ def test_a_backlog_that_main_has_goes_on_there(a_backlog: BacklogProject, server
     a_backlog.add("One")
     a_backlog.add("Two")
     there = InReview(a_backlog, server, tmp_path / "forge")
+    for words in (["status"], ["list"], ["explain"], ["run", "--dry-run"], ["doctor"]):  # these only look
+        assert "WRK-001" in there.project.say(*words).out or words == ["doctor"]
+    assert run("for-each-ref", STATE, cwd=there.bare) == "" and not there.here.path.exists()
     assert there.project.add("Three") == "WRK-003"
     assert there.here.ids() == ["WRK-001", "WRK-002", "WRK-003"]
     assert "WRK-003" not in there.project.backlog.read_text()
@@ -423,6 +426,23 @@ def specified(there: InReview) -> InReview:
     answer = there.project.run()
     assert answer.code == 0, answer
     return there
+
+
+@pytest.mark.promise("state-branch.documents")
+def test_a_link_in_its_checkout_is_never_followed(there: InReview, tmp_path: Path) -> None:
+    there.project.add()
+    (tmp_path / "secret").write_text("secret\n")
+    link = there.here.path / "_ideas/WRK-001_find-the-answer.md"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "secret")
+    del there.project.always["CAPSULE_WORKFLOW__DEFAULT"]
+    copied = tmp_path / "seen"
+    script = by_documents()
+    script["triage"][0] = script["triage"][0] | {"run": [f"ls -R . > {copied}"]}
+    there.project.play(script)
+    answer = there.project.say("triage")
+    assert answer.code == 0, answer
+    assert "BACKLOG.yaml" in copied.read_text() and "_ideas" not in copied.read_text()
 
 
 def test_settings_that_publish_steps_have_no_effect_and_that_is_said(there: InReview) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from capsule.core.errors import Refused, RemoteFault
@@ -192,12 +193,14 @@ class StateBranch:
                 raise Refused(f"{self.branch} is checked out in {checkout.path}.", f"Switch to another branch: {way}")
 
     def files(self, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        """Read the files of the checkout that are wanted, by their paths."""
-        if self.checkout() is None:
-            return {}
-        inside = ((path.relative_to(self.folder).as_posix(), path) for path in sorted(self.folder.rglob("*")))
-        plain = ((name, path) for name, path in inside if wanted(name) and path.is_file())
-        return {name: read_regular(path, _LARGEST) for name, path in plain if not passes_link(self.folder, path)}
+        """Read the plain files of the checkout that are wanted, by their paths; links are never followed."""
+        found: dict[str, bytes] = {}
+        for path in sorted(self.folder.rglob("*")) if self.checkout() else ():
+            name = path.relative_to(self.folder).as_posix()
+            if wanted(name) and not passes_link(self.folder, path):
+                with suppress(OSError):  # a folder, a link, or not to be read
+                    found[name] = read_regular(path, _LARGEST)
+        return found
 
     # What is left elsewhere
 
