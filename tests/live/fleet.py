@@ -134,10 +134,10 @@ class Fleet:
             "DIARY": str(self.folder / "diary"),
         }
 
-    def work(self, host: Host) -> None:
+    def work(self, host: Host) -> subprocess.Popen[bytes]:
         """Start the worker of a host."""
         words = (sys.executable, "-m", "capsule", "worker", "--slots", str(self.slots))
-        host.start(*words, log=host.home / "log", cwd=host.home / "project", env=self.environment())
+        return host.start(*words, log=host.home / "log", cwd=host.home / "project", env=self.environment())
 
     # ---- what came of it
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from capsule.core.event import StepBegun, StepEnded
-from tests.costs import LONG
+from tests.costs import LONG, eventually
 from tests.git_server import moves_of, run
-from tests.live.fleet import FAULTS, Entry, Fleet, fleet
+from tests.live.fleet import FAULTS, HEARTBEAT, Entry, Fleet, fleet
+from tests.live.hosts import ENGINE, Host
 
 SEED = int(os.environ.get("CAPSULE_CHAOS", "1"))
 MAIN = "refs/heads/main"
@@ -26,6 +30,10 @@ EVERY = (1.0, 5.0)
 """Seconds between the end of a fault and the next one."""
 MOST_RUNS = 12
 """How often a person runs what needs them: races that were lost, and a remote that was away for too long."""
+AGENT = 15.0
+"""Seconds that an agent works which is to be cut off."""
+SOME = 6.0
+"""Seconds for the processes of an agent to end, on a busy machine."""
 MISSIONS = [6, 60, pytest.param(200, marks=pytest.mark.soak)]
 
 
@@ -41,6 +49,57 @@ def test_each_mission_is_merged_once_whatever_fails(
         assert_merged_once(ours, first)
         assert_green(ours, tmp_path / "tried")
         assert_recorded_once(ours)
+
+
+def test_a_host_that_is_cut_off_ends_its_agent_and_another_one_goes_on(
+    temporal_server_program: Path, tmp_path: Path
+) -> None:
+    with (
+        fleet(temporal_server_program, tmp_path, hosts=2, missions=1, slots=1, agent_seconds=AGENT) as ours,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        running = beside.submit(ours.capsule, "run", "--on", "temporal", "--output", "plain")
+        assert eventually(ours.diary, 3 * LONG), ours.told()
+        began = ours.diary()[0]
+        host = next(host for host in ours.network.hosts if host.name == began.host)
+        assert agents_of(host)
+        cut = time.monotonic()
+        host.cut(ENGINE)
+        assert eventually(lambda: not agents_of(host), AGENT)
+        ended = time.monotonic() - cut
+        assert eventually(lambda: any(entry.host != host.name for entry in ours.diary()), LONG), ours.told()
+        taken_over = time.monotonic() - cut
+        host.heal()
+        ran = running.result()
+        print(f"its agent ended after {ended:.1f} s, another one began after {taken_over:.1f} s")
+        assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}\n{ours.told()}"
+        assert ours.merged() == Counter(ours.items)
+        assert ended < HEARTBEAT + SOME
+        assert_recorded_once(ours)
+
+
+def agents_of(host: Host) -> list[int]:
+    """Return the processes of agents that are at work on a host."""
+    found = []
+    for pid in host.pids():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == f"sleep\0{AGENT}\0".encode():
+                found.append(pid)
+    return found
+
+
+def test_a_worker_waits_for_a_server_that_is_down(temporal_server_program: Path, tmp_path: Path) -> None:
+    with fleet(temporal_server_program, tmp_path, hosts=1, missions=1, slots=1) as ours:
+        host = ours.network.hosts[0]
+        host.kill()
+        ours.server.kill()
+        worker = ours.work(host)
+        assert eventually(lambda: "tries again" in (host.home / "log").read_text(), LONG)
+        assert worker.poll() is None
+        ours.server.start()
+        ran = ours.capsule("run", "--on", "temporal", "--output", "plain")
+        assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}\n{ours.told()}"
+        assert ours.merged() == Counter(ours.items)
 
 
 def run_to_the_end(ours: Fleet) -> None:

@@ -26,7 +26,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from capsule.core.errors import Interrupted
+from capsule.core.errors import CapsuleError, Interrupted
 from capsule.project import Project
 from capsule.temporal.client import connect, where_of
 from capsule.temporal.merges import MergesWorkflow
@@ -51,6 +51,10 @@ _BUSY_SECONDS = 5.0
 """How long a step waits for a free slot, before another machine may do it."""
 _GRACE = 10.0
 """Seconds for a step's process to end its agent."""
+_UNREACHABLE = 3
+_CONNECT_AGAIN = 5.0
+_STICKY = timedelta(seconds=3)
+"""How long a workflow waits for the worker that remembers it: a lost one delays all that it remembers by that."""
 _LARGEST = 64 * 1024 * 1024
 _PASSED = ("msgspec", "capsule.core", "capsule.temporal.messages")
 """Modules that workflows share with this process: loading them anew would take 50 times as long."""
@@ -164,10 +168,25 @@ def sandbox() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*_PASSED))
 
 
+async def _connected(project: Project, tell: Callable[[str], None]) -> Client:
+    """Connect to the server, and wait for one that is down: nobody may be there to start this worker again."""
+    waits = False
+    while True:
+        try:
+            return await connect(project.settings.temporal, project.env)
+        except CapsuleError as fault:
+            if fault.exit_code != _UNREACHABLE:
+                raise
+            if not waits:
+                tell(f"{fault.message} {fault.hint} This worker tries again until it answers.")
+            waits = True
+        await asyncio.sleep(_CONNECT_AGAIN)
+
+
 async def work(project: Project, slots: int, labels: Sequence[str], tell: Callable[[str], None]) -> None:
     """Work until a signal: the first drains, the second leaves at once."""
     where = where_of(project)
-    client = await connect(project.settings.temporal, project.env)
+    client = await _connected(project, tell)
     steps = Steps(client, project, slots, tell)
     shared = [shared_queue(where.project, label) for label in ("", *labels)]
     workers = [
@@ -179,6 +198,7 @@ async def work(project: Project, slots: int, labels: Sequence[str], tell: Callab
             workflow_runner=sandbox(),
             identity=steps.host,
             max_concurrent_activities=slots + 4,
+            sticky_queue_schedule_to_start_timeout=_STICKY,
             graceful_shutdown_timeout=timedelta(seconds=where.step_seconds),
         )
         for queue in (*shared, host_queue(where.project, steps.host))
