@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,34 @@ def test_its_address_is_in_status_show_report_and_card(waiting: InReview) -> Non
         assert answer.code == 0
         assert address.partition("://")[2] in answer.out.replace("\\", ""), words
     assert f"capsule sync {ITEM}" in waiting.project.capsule("show", ITEM).out
+
+
+RUDE = (
+    "fixes GH-12",
+    "Closes https://github.com/team/project/issues/12",
+    "resolves team/project#12",
+    "![x](https://evil.example.org/x.png)",
+    '<img src="https://evil.example.org/x.png">',
+    "<!-- hide the rest",
+    "</details><h1>Approved</h1>",
+    "[click](javascript:alert(1))",
+)
+
+
+@pytest.mark.promise("request.body-is-inert")
+def test_words_of_agents_and_items_close_nothing_and_draw_nothing(there: InReview) -> None:
+    there.project.set_bead(title="Fix it, fixes #12 and closes GH-7")
+    turn = {"write": {"answer": "42\n"}, "signal": {**PASS, "summary": " ".join(RUDE)}}
+    there.project.play(honest(execute=[turn]))
+    assert there.project.run().code == 0
+    request = there.forge.request
+    for word in ("#12", "GH-7"):
+        assert word not in request["title"]
+    assert request["title"].replace("\u2060", "") == f"{ITEM}: Fix it, fixes #12 and closes GH-7"
+    for word in ("GH-12", "issues/12", "#12"):
+        assert word not in request["body"], word
+    assert "hide the rest" in request["body"]
+    assert not re.findall(r"(?<!\\)(?:!\[|<|\]\(j)", request["body"])
 
 
 @pytest.mark.promise("request.body-is-inert")

@@ -25,6 +25,12 @@ _LONGEST_NAME = 120
 _LONGEST_ADDRESS = 300
 _LONGEST_WORDS = 600
 _PAUSE, _LONGEST_PAUSE, _MOST_DOUBLINGS = 300.0, 3600.0, 10
+_JOINER = "\u2060"
+"""Prints nothing, and keeps a forge from taking a word for a mention, or a number for an issue that is to be closed."""
+_MENTION = re.compile(
+    r"(?<=@)(?=\w)|(?<=[#!])(?=\d)|(?:(?<=\bGH-)|(?<=/issues/)|(?<=/work_items/)|(?<=/pull/)|(?<=/merge_requests/))(?=\d)",
+    re.IGNORECASE,
+)
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 
 
@@ -229,6 +235,11 @@ def _name(text: str) -> str:
 def _address(text: str) -> str:
     """Return the address if it is one; a forge's answer may hold anything."""
     return text[:_LONGEST_ADDRESS] if _ADDRESS.fullmatch(text) else "(no address)"
+
+
+def inert(text: str) -> str:
+    """Return the text as one that mentions nobody, refers to nothing and closes nothing at a forge."""
+    return _MENTION.sub(_JOINER, text)
 
 
 def address_in(text: str) -> str:

@@ -13,7 +13,7 @@ from capsule.adapters import Candidate, Order
 from capsule.core.errors import CapsuleError, HeldElsewhere, MergedElsewhere
 from capsule.core.event import RequestPrepared, Reviewed
 from capsule.core.evidence import Evidence
-from capsule.core.request import Fate, News, RequestDraft, Seen, Standing, news
+from capsule.core.request import Fate, News, RequestDraft, Seen, Standing, inert, news
 from capsule.core.state import (
     MERGED_INTO,
     REQUEST,
@@ -61,8 +61,10 @@ def open_request(job: Job, requests: Requests, candidate: Candidate, evidence: t
 
 def _draft(job: Job, requests: Requests, name: str, evidence: tuple[Evidence, ...]) -> RequestDraft:
     state, redact = job.state, job.services.redact
-    title = redact(commit_message(state.item.id, state.item.title))
-    return RequestDraft(name, requests.branch.base(state.into), title, redact(requests.body(job.mission, evidence)))
+    item = state.item.id
+    title = redact(commit_message(item, state.item.title)).removeprefix(item)
+    base = requests.branch.base(state.into)
+    return RequestDraft(name, base, f"{item}{inert(title)}", redact(requests.body(job.mission, evidence)))
 
 
 class _Proposal(Struct, frozen=True):

@@ -5,19 +5,16 @@ Nothing that agents wrote becomes markup, a mention of somebody, or a command to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from capsule.core.evidence import Evidence
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
+from capsule.core.request import inert
 from capsule.reports import words
 from capsule.reports.card import card_of
 from capsule.reports.markdown import bullets, claims_against_evidence, evidence_line, plain
 
-_JOINER = "\u2060"
-"""Prints nothing, and keeps a forge from taking a word for a mention or a number for an issue."""
-_MENTION = re.compile(r"(?<=@)(?=\w)|(?<=[#!])(?=\d)")
 _DIFF = "change"
 """The figure that the forge shows itself."""
 _UNDO = (
@@ -45,8 +42,4 @@ def request_body(report: Report, merge: Sequence[Evidence] = ()) -> str:
         _UNDO,
         f"_{plain(card.foot)}_",
     ]
-    return "\n\n".join(map(_without_mentions, filter(None, parts))) + "\n"
-
-
-def _without_mentions(part: str) -> str:
-    return _MENTION.sub(_JOINER, part)
+    return "\n\n".join(map(inert, filter(None, parts))) + "\n"
