@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..git_server import GitServer, moves_of, run
 from .conftest import Project
@@ -46,6 +47,12 @@ class AtServer:
             run("merge-base", "--is-ancestor", old, new, cwd=self.bare)
 
 
+def in_a_linked_worktree(_: AtServer, project: Made, folder: Path) -> Made:
+    """A linked worktree of the same repository."""
+    project.git("worktree", "add", "-q", "-b", "side", str(folder))
+    return like(project, folder)
+
+
 def in_a_bare_clone(there: AtServer, project: Made, folder: Path) -> Made:
     """A worktree of a bare clone as the project; other than that, it is like the one given."""
     folder.mkdir()
@@ -62,3 +69,6 @@ def like(project: Made, path: Path) -> Made:
     other.__dict__.update(project.__dict__)
     other.path = path
     return other
+
+
+LAYOUTS: dict[str, Callable[[AtServer, Any, Path], Any]] = {"linked": in_a_linked_worktree, "bare": in_a_bare_clone}

@@ -17,7 +17,7 @@ from tests.costs import LONG, eventually
 
 from ..conftest import Repo
 from ..git_server import GitServer, moves_of, run
-from .at_a_server import MAIN, in_a_bare_clone, like
+from .at_a_server import MAIN, in_a_bare_clone, in_a_linked_worktree
 from .backlog_project import BacklogAtServer, BacklogProject
 from .conftest import assert_clear, nothing_changes
 from .test_merge_to_remote import _RACE as RACE
@@ -257,8 +257,7 @@ def test_a_backlog_in_a_worktree_of_a_bare_repository_is_pushed(there: BacklogAt
 
 @pytest.mark.promise("remote.clones", "remote.backlog")
 def test_from_a_linked_worktree_the_backlog_of_the_main_one_is_pushed(there: BacklogAtServer, tmp_path: Path) -> None:
-    there.project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
-    linked = like(there.project, tmp_path / "linked")
+    linked = in_a_linked_worktree(there, there.project, tmp_path / "linked")
     assert linked.add() == "WRK-001"
     assert there.project.ids() == ["WRK-001"]
     assert there.project.head() == there.main()

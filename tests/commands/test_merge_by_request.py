@@ -15,7 +15,7 @@ from capsule.core.request import Fate
 from ..conftest import Repo
 from ..fake_forge import Forge
 from ..git_server import GitServer, moves_of, run
-from .at_a_server import AtServer, in_a_bare_clone, like
+from .at_a_server import LAYOUTS, AtServer
 from .conftest import COMMIT, ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
 KINDS = {"gh": "github", "glab": "gitlab", "tea": "gitea", "own": "auto"}
@@ -680,15 +680,11 @@ def test_a_queue_takes_up_what_reviewers_sent_back(criticised: InReview) -> None
 
 
 @pytest.mark.promise("remote.clones")
-@pytest.mark.parametrize("layout", ["linked", "bare"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_work_is_proposed_from_a_linked_worktree_and_from_one_of_a_bare_repository(
     there: InReview, tmp_path: Path, layout: str
 ) -> None:
-    if layout == "linked":
-        there.project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
-        project = like(there.project, tmp_path / "linked")
-    else:
-        project = in_a_bare_clone(there, there.project, tmp_path / "of-bare")
+    project = LAYOUTS[layout](there, there.project, tmp_path / layout)
     answer = project.run()
     assert answer.code == 0, answer
     assert there.forge.request["branch"] == BRANCH

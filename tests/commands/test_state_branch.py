@@ -11,7 +11,7 @@ import pytest
 from ..conftest import Repo
 from ..fake_forge import Forge
 from ..git_server import GitServer, run
-from .at_a_server import in_a_bare_clone, like
+from .at_a_server import LAYOUTS
 from .backlog_project import BacklogAtServer, BacklogProject
 from .backlog_script import honest as by_documents
 from .backlog_script import stem
@@ -511,15 +511,11 @@ def test_agents_see_the_current_backlog_and_its_diary(there: InReview, stale: bo
 
 
 @pytest.mark.promise("state-branch.clones", "remote.clones")
-@pytest.mark.parametrize("layout", ["linked", "bare"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_backlog_is_proposed_from_a_linked_worktree_and_from_one_of_a_bare_repository(
     there: InReview, tmp_path: Path, layout: str
 ) -> None:
-    if layout == "linked":
-        there.project.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
-        project = like(there.project, tmp_path / "linked")
-    else:
-        project = in_a_bare_clone(there, there.project, tmp_path / "of-bare")
+    project = LAYOUTS[layout](there, there.project, tmp_path / layout)
     assert project.add() == "WRK-001"
     answer = project.run()
     assert answer.code == 0, answer
