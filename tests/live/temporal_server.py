@@ -36,7 +36,8 @@ class TemporalServer:
     All of it listens on one address, at ports that stay the same.
     """
 
-    def __init__(self, program: Path, folder: Path, ip: str = LOOPBACK) -> None:
+    def __init__(self, program: Path, folder: Path, ip: str = LOOPBACK, longest_history: int = 0) -> None:
+        """`longest_history`: after so many events a workflow is asked to continue as new; 0: the server's own limit."""
         self.folder = folder
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,7 +45,12 @@ class TemporalServer:
         ports = free_ports(ip, 2 * len(_SERVICES))
         self.address = f"{ip}:{ports[0]}"
         self._config = folder / "config.yaml"
-        self._config.write_text(json.dumps(_configuration(folder / "temporal.db", ip, ports), indent=2))
+        settings = _configuration(folder / "temporal.db", ip, ports)
+        if longest_history:
+            limits = folder / "limits.yaml"
+            limits.write_text(f"limit.historyCount.suggestContinueAsNew: [{{value: {longest_history}}}]\n")
+            settings["dynamicConfigClient"] = {"filepath": str(limits), "pollInterval": "60s"}
+        self._config.write_text(json.dumps(settings, indent=2))
 
     @property
     def pid(self) -> int:
@@ -173,8 +179,10 @@ def _sqlite(database: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def temporal_server(program: Path, folder: Path, *namespaces: str, ip: str = LOOPBACK) -> Iterator[TemporalServer]:
-    server = TemporalServer(program, folder, ip)
+def temporal_server(
+    program: Path, folder: Path, *namespaces: str, ip: str = LOOPBACK, longest_history: int = 0
+) -> Iterator[TemporalServer]:
+    server = TemporalServer(program, folder, ip, longest_history)
     try:
         server.start(*namespaces)
         yield server

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,8 +86,8 @@ def tree(server: GitServer, name: str) -> str:
     return run("rev-parse", "main^{tree}", cwd=server.repository(name))
 
 
-def a_project(folder: Path, server: GitServer, script: Script) -> Project:
-    """A project with one item, whose main is on the server."""
+def a_project(folder: Path, server: GitServer, script: Script, files: Mapping[str, str] | None = None) -> Project:
+    """A project with one item, whose main is on the server; `files` are in it, too."""
     folder.mkdir()
     repo = begin(folder / "project")
     repo.write(".capsule/config.yaml", "evidence: {test: sh tests/all.sh}\nmerge: {to: remote}\n")
@@ -95,7 +95,7 @@ def a_project(folder: Path, server: GitServer, script: Script) -> Project:
     repo.write("tests/test_start.sh", "test -f answer\n")
     repo.write("answer", "41\n")
     repo.write(".beads/issues.jsonl", f"{json.dumps(bead())}\n")
-    repo.commit("start")
+    repo.commit("start", **(files or {}))
     server.host(repo.path, folder.name)
     repo.git("remote", "add", "origin", server.url(folder.name))
     project = Project(repo.path, folder)

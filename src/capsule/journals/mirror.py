@@ -107,10 +107,7 @@ class MirroredJournal(SqliteJournal):
 
     def epochs(self) -> Mapping[str, int]:
         """Count a mission that runs elsewhere as claimed anew with each of its events."""
-        return {
-            **super().epochs(),
-            **{mission: len(super(MirroredJournal, self).events(mission)) for mission in self._elsewhere},
-        }
+        return {**super().epochs(), **{name: n for name, n in self.counts().items() if name in self._elsewhere}}
 
     def is_held(self, stream: str) -> bool:
         return super().is_held(stream) or self._is_worked_on(stream)

@@ -143,6 +143,10 @@ class SqliteJournal(Journal):
     def epochs(self) -> Mapping[str, int]:
         return dict(self._rows("SELECT stream, epoch FROM claims"))
 
+    def counts(self) -> Mapping[str, int]:
+        """Return how many events each stream has."""
+        return dict(self._rows("SELECT stream, COUNT(*) FROM events GROUP BY stream"))
+
     def version(self) -> int:
         rows = self._rows("PRAGMA data_version")
         return int(rows[0][0]) if rows else 0

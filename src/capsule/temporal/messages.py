@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from capsule.core.budget import Spending
 from capsule.core.event import AgentEnded, Allowance, Event
+from capsule.core.run import Tally
 from capsule.core.state import MissionState
 
 MISSION, RUN, MERGES = "mission", "run", "merges"
@@ -208,6 +209,23 @@ class RunItem(Struct, frozen=True, omit_defaults=True):
     after: tuple[str, ...] = ()
 
 
+class RunCarried(Struct, frozen=True, omit_defaults=True):
+    """What a run takes along into a new history."""
+
+    events: tuple[Event, ...]
+    """Those from which its counts are made again: its start, the agents at work, the failures in a row."""
+    tally: Tally
+    spent: Spending
+    most: Spending
+    under_way: tuple[str, ...] = ()
+    ended: tuple[MissionEnd, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    answers: tuple[tuple[str, Permit], ...] = ()
+    """By mission."""
+    stopped: tuple[str, ...] = ()
+    stopping: str = ""
+
+
 class RunJob(Struct, frozen=True, omit_defaults=True):
     """What the workflow of a run is started with."""
 
@@ -216,6 +234,7 @@ class RunJob(Struct, frozen=True, omit_defaults=True):
     cap: int
     jobs: int
     budget: Allowance = Allowance()
+    carried: RunCarried | None = None
 
 
 class RunProgress(Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,10 @@ that is repeated gets the same answer, so that none is counted twice.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from datetime import timedelta
 
+from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
@@ -23,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         MissionEnd,
         MissionJob,
         Permit,
+        RunCarried,
         RunItem,
         RunJob,
         RunProgress,
@@ -30,8 +34,9 @@ with workflow.unsafe.imports_passed_through():
         mission_id,
     )
 
-_KEPT = 2000
-"""How many answers are remembered, for wishes that are repeated."""
+_KEPT, _CARRIED = 2000, 500
+"""How many answers are remembered, for wishes that are repeated; and how many of them in a new history."""
+_TRY_AGAIN = timedelta(seconds=30)
 
 
 @workflow.defn(name=RUN)
@@ -52,19 +57,60 @@ class RunWorkflow:
     @workflow.run
     async def run(self, job: RunJob) -> RunProgress:
         self._job = job
-        self.add(job.items)
-        self._note(RunStarted(at=_now(), cap=job.cap, jobs=job.jobs, budget=job.budget))
+        if job.carried:
+            self._carry_on(job.items, job.carried)
+        else:
+            self.add(job.items)
+            self._note(RunStarted(at=_now(), cap=job.cap, jobs=job.jobs, budget=job.budget))
         watched: set[asyncio.Task[None]] = set()
         while True:
             for item in self._ready():
-                watched.add(asyncio.create_task(self._mission(item)))
                 self._under_way[item.asked.item] = ""
+                watched.add(asyncio.create_task(self._mission(item)))
             await self._answer()
             if not self._under_way:
                 return self.progress()
+            if workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished():
+                workflow.continue_as_new(self._carried())
             await workflow.wait_condition(lambda: self._news)
             self._news = False
             watched = {task for task in watched if not task.done()}
+
+    def _carried(self) -> RunJob:
+        """Return what this run is continued with as new: missions go on, and tell the new one when they end."""
+        run = self._run
+        events: list[Event] = [RunStarted(at=_now(), cap=run.cap, jobs=run.jobs, budget=run.budget)]
+        events += [
+            Spawned(at=_now(), mission=mission, key=key, may_use=share) for (mission, key), share in run.at_work.items()
+        ]
+        carried = RunCarried(
+            tuple(events),
+            run.tally,
+            run.spent,
+            run.most,
+            under_way=tuple(self._under_way),
+            ended=tuple(self._ended.values()),
+            wishes=tuple(self._wishes),
+            answers=tuple((mission, permit) for (mission, _), permit in self._answers.items())[-_CARRIED:],
+            stopped=tuple(sorted(self._stopped)),
+            stopping=self._stopping,
+        )
+        return replace(self._job, items=tuple(self._items.values()), carried=carried)
+
+    def _carry_on(self, items: tuple[RunItem, ...], carried: RunCarried) -> None:
+        for event in carried.events:
+            self._note(event)
+        self._run = replace(self._run, tally=carried.tally, spent=carried.spent, most=carried.most)
+        # What signals have brought before this began counts, too.
+        self._items = {item.asked.item: item for item in items} | self._items
+        self._under_way |= dict.fromkeys(carried.under_way, "")
+        self._wishes = [*carried.wishes, *self._wishes]
+        self._answers |= {(mission, permit.request): permit for mission, permit in carried.answers}
+        self._stopped |= {*carried.stopped}
+        self._stopping = self._stopping or carried.stopping
+        ended, self._ended = self._ended, {end.item: end for end in carried.ended}
+        for end in ended.values():
+            self.mission_ended(end)
 
     def _ready(self) -> list[RunItem]:
         """Return the items to start now: as many as may run, each after those it depends on."""
@@ -94,8 +140,19 @@ class RunWorkflow:
 
     async def _mission(self, item: RunItem) -> None:
         """Start the workflow of a mission, and wait for its end."""
+        name = item.asked.item
+        while name in self._under_way:
+            end = await self._one_mission(item)
+            if end:
+                self.mission_ended(end)
+                return
+            # One of a run before this one tells us when it ends; one that has just ended makes room.
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: name not in self._under_way, timeout=_TRY_AGAIN)
+
+    async def _one_mission(self, item: RunItem) -> MissionEnd | None:
+        """Start it, and wait for its end; None if a workflow of the mission is under way already."""
         name, where = item.asked.item, self._job.where
-        end = None
         try:
             handle = await workflow.start_child_workflow(
                 MISSION,
@@ -105,12 +162,12 @@ class RunWorkflow:
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             )
-            end = await handle
+            end: MissionEnd = await handle
         except WorkflowAlreadyStartedError:
-            return  # of a run before this one: it tells us when it ends
+            return None
         except ChildWorkflowError as fault:
-            end = MissionEnd(name, "stopped", why=str(fault.cause or fault), exit_code=2)
-        self.mission_ended(end)
+            return MissionEnd(name, "stopped", why=str(fault.cause or fault), exit_code=2)
+        return end
 
     async def _answer(self) -> None:
         """Answer the missions that want to start an agent, as far as they can be answered now."""

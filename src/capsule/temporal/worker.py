@@ -118,6 +118,8 @@ class Steps:
         if not told:
             if code == Interrupted.exit_code:
                 raise asyncio.CancelledError
+            if code < 0:  # killed, as a machine without memory does: another worker may have more
+                raise _passed_on(f"The process of the step was killed by {signal.Signals(-code).name}.", DRAINED)
             raise ApplicationError(f"The process of the step ended with exit code {code}.", type="StepDied")
         return msgspec.json.decode(told, type=StepReport)
 
