@@ -38,7 +38,7 @@ class Known:
         self.there = Forge(folder / "forge", self.bare)
         path = os.pathsep.join([str(self.there.install(kind)), os.environ["PATH"]])
         own = {"opens": OWN, "looks": ("own", "look", "{branch}")} if kind == "own" else {}
-        url = "https://code.example.org/team/project.git"
+        url = "https://code.example.org:8443/team/project.git"
         self.cli = CliForge(
             folder, url, kind=KINDS[kind], patience=patience, env={"PATH": path, "HOME": str(folder)}, **own
         )

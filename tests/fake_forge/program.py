@@ -93,6 +93,12 @@ def _listed(hub: Row, branch: str = "") -> list[Row]:
     return [row for row in rows if not branch or row["branch"] == branch]
 
 
+def _check_host(name: str) -> None:
+    """Both programs know a host by its name alone; how it is reached is in their settings."""
+    if ":" in name:
+        raise Refusal("error parsing --hostname: invalid hostname.")
+
+
 def _flags(argv: list[str]) -> tuple[dict[str, str], list[str]]:
     """Read `--name=value`; fields (`--raw-field=a=b`) by their own names, files (`@FILE`) by their content."""
     values: dict[str, str] = {}
@@ -115,6 +121,7 @@ def _flags(argv: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _gh(hub: Row, argv: list[str]) -> str:
     values, words = _flags(argv)
+    _check_host(values.get("hostname", values.get("repo", "")))
     if words == ["pr", "create"]:
         body = Path(values["body-file"]).read_text()
         row = _open(hub, "gh", values["head"], values["base"], values["title"], body)
@@ -178,6 +185,7 @@ def _last_of_each(reviews: list[Row]) -> list[Row]:
 def _glab(hub: Row, argv: list[str]) -> str:
     values, words = _flags(argv)
     assert words[0] == "api" and "hostname" in values, argv
+    _check_host(values["hostname"])
     path, query = _path(words[1], f"projects/{PATH.replace('/', '%2F')}/")
     if values.get("method") == "POST":
         assert path == "merge_requests"

@@ -62,6 +62,7 @@ class Home(Struct, frozen=True):
         owner, _, name = self.path.rpartition("/")
         return {
             "host": self.host,
+            "hostname": self.host.partition(":")[0],
             "path": self.path,
             "project": quote(self.path, safe=""),
             "owner": owner,

@@ -489,8 +489,9 @@ def _own_seen(found: OwnAnswer) -> Seen:
 # ---- the table
 
 
-_GH_API = ("gh", "api", "graphql", "--hostname={host}")
-_GLAB_API = ("glab", "api", "--hostname={host}")
+# gh and glab know a host by its name alone: its port is in their settings.
+_GH_API = ("gh", "api", "graphql", "--hostname={hostname}")
+_GLAB_API = ("glab", "api", "--hostname={hostname}")
 _TEA_API = ("tea", "api", "--include")
 """Only the status that it includes tells a refusal from an answer. Its first version splits fields at commas: text goes
 by files."""
@@ -505,11 +506,11 @@ PRESETS: Mapping[str, Preset] = {
         hosts=("github",),
         passes=("GH_*", "GITHUB_*"),
         open=(
-            *("gh", "pr", "create", "--repo={host}/{path}", "--head={branch}", "--base={base}"),
+            *("gh", "pr", "create", "--repo={hostname}/{path}", "--head={branch}", "--base={base}"),
             *("--title={title}", "--body-file={body_file}"),
         ),
         questions={
-            "branch": ("gh", "api", "--hostname={host}", "repos/{path}/branches/{branch_quoted}"),
+            "branch": ("gh", "api", "--hostname={hostname}", "repos/{path}/branches/{branch_quoted}"),
             "request": (
                 *(*_GH_API, "--raw-field=owner={owner}", "--raw-field=name={name}", "--raw-field=branch={branch}"),
                 "--raw-field=query={query}",
