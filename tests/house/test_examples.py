@@ -9,11 +9,13 @@ import pytest
 from .pages import ROOT, Reader
 
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/README.md"))
+IN_LIVE = {ROOT / "examples" / "08-several-machines"}
+"""Examples that need a server: `make live` runs them."""
 
 
 @pytest.mark.slow
 @pytest.mark.promise("backlog.demo", "house.documents")
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", sorted({*EXAMPLES} - IN_LIVE), ids=lambda path: path.name)
 def test_an_example_works_as_its_page_says(example: Path, tmp_path: Path) -> None:
     assert Reader(tmp_path, EXAMPLE=str(example)).follow((example / "README.md").read_text()) > 5
 
