@@ -310,6 +310,9 @@ def test_without_a_remote_nothing_is_begun(a_backlog: BacklogProject) -> None:
     a_backlog.always["CAPSULE_MERGE__TO"] = "request"
     before = a_backlog.backlog.read_bytes()
     assert_clear(a_backlog.say("add", "More"), 1, "this repository has no remote origin", "merge.remote")
+    (a_backlog.path / ".gitignore").unlink()
+    assert_clear(a_backlog.say("init"), 1, "this repository has no remote origin", "merge.remote")
+    assert not (a_backlog.path / ".gitignore").exists()
     assert a_backlog.backlog.read_bytes() == before and not (a_backlog.path / ".capsule/backlog").exists()
 
 

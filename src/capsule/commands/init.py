@@ -112,9 +112,9 @@ def run(args: argparse.Namespace) -> int:
         project.git.identity  # noqa: B018 - raises without an identity
     needed = FOLDERS if not apart and (BACKLOG in wanted or tracker == "auto") else FOLDERS[-1:]
     folders = [name for name in needed if not (project.root / name).is_dir()]
+    begun = apart and _begin_apart(project)  # may fail: before anything else is written
     _make(project.root, folders)
     commit = _write(project, new, commit=not obstacle)
-    begun = apart and _begin_apart(project)
     for line in _results(wanted, new, needed, folders, tracker):
         say(line)
     for key in kept:
