@@ -58,6 +58,8 @@ PINS = {
     "opencode": Pin("opencode-ai", "1.18.33"),
 }
 UV = "0.13.7"
+GITHUB_SCHEMA, GRAPHQL = "15.26.1", "3.3.2"
+"""What GitHub's API can be asked, as its makers publish it; and what checks a question against it."""
 AXE = "4.14.0"
 """What looks for faults that keep people from using a page, run in the browser."""
 PYTHON_RUNNERS = {"pytest": "9.2.0", "pytest-xdist": "3.8.0", "tox": "4.67.13", "nox": "2026.10.20", "django": "5.2.19"}
@@ -180,6 +182,11 @@ def uv() -> Path:
     return cache() / f"uv-{UV}" / "bin" / "uv"
 
 
+def github_schema() -> Path:
+    """A folder with the schema, and with what reads it in `python`."""
+    return cache() / f"github-schema-{GITHUB_SCHEMA}-{GRAPHQL}"
+
+
 def axe() -> Path:
     return cache() / f"axe-core-{AXE}" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -240,6 +247,7 @@ def main(only: Collection[str] = ()) -> int:
     jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "gh": _get_gh, "chromium": _get_chromium}
     jobs |= {"python-runners": _get_python_runners, "node-runners": _get_node_runners}
     jobs |= {"open-source": _get_open_source, f"axe-core {AXE}": _get_axe}
+    jobs |= {f"github-schema {GITHUB_SCHEMA}": _get_github_schema}
     jobs |= {f"junit {JUNIT}": _get_junit, f"cargo-nextest {NEXTEST}": _get_nextest}
     meanwhile = ThreadPoolExecutor(1)
     try:
@@ -321,15 +329,30 @@ def _get_uv() -> str:
 def _get_axe() -> str:
     if axe().exists():
         return "there already"
+    place = cache() / f"axe-core-{AXE}"
+    with _beside(place) as folder:
+        _install_files(f"axe-core@{AXE}", folder)
+        folder.rename(place)
+    return "installed"
+
+
+def _get_github_schema() -> str:
+    if github_schema().exists():
+        return "there already"
+    with _beside(github_schema()) as folder:
+        _install_files(f"@octokit/graphql-schema@{GITHUB_SCHEMA}", folder)
+        pip = (sys.executable, "-m", "pip", "install", "-q", "--target", str(folder / "python"))
+        _run(*pip, f"graphql-core=={GRAPHQL}", cwd=folder, at_home=True)
+        folder.rename(github_schema())
+    return "installed"
+
+
+def _install_files(package: str, folder: Path) -> None:
+    """Install a package of npm that is only read."""
     npm = shutil.which("npm")
     if npm is None:
         raise NotToBeHad("npm is not on the PATH")
-    place = cache() / f"axe-core-{AXE}"
-    with _beside(place) as folder:
-        words = ("--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", f"axe-core@{AXE}")
-        _run(npm, "install", *words, cwd=folder)
-        folder.rename(place)
-    return "installed"
+    _run(npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", package, cwd=folder)
 
 
 def _get_python_runners() -> str:

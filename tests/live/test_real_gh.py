@@ -14,6 +14,7 @@ import pytest
 
 from capsule.adapters import Tracker
 from capsule.core.errors import TrackerError
+from capsule.forges.presets import PRESETS
 from capsule.settings import GitHubOptions
 from capsule.trackers._gh import Patience
 from capsule.trackers.github import FIELDS
@@ -131,6 +132,18 @@ def test_gh_knows_the_flags_that_are_used(command: str, tmp_path: Path) -> None:
     words = command.split()[: 1 if command.startswith("api") else 2]  # `gh api` takes any path
     code, out, _ = said([str(_GH), *words, "--help"], gh_projects.environment(_GH.parent, tmp_path), tmp_path)
     assert code == 0 and all(f"--{flag} " in str(out) for flag in FLAGS[command])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [PRESETS["github"].open, *PRESETS["github"].questions.values()],
+    ids=["open", *PRESETS["github"].questions],
+)
+def test_gh_knows_the_flags_by_which_requests_are_opened_and_followed(command: tuple[str, ...], tmp_path: Path) -> None:
+    verbs = command[1:2] if command[1] == "api" else command[1:3]
+    code, out, _ = said([str(_GH), *verbs, "--help"], gh_projects.environment(_GH.parent, tmp_path), tmp_path)
+    flags = {word.partition("=")[0] for word in command if word.startswith("--")}
+    assert code == 0 and flags and all(f"{flag} " in str(out) for flag in flags)
 
 
 def trouble(root: Path, env: Mapping[str, str], options: GitHubOptions | None = None) -> TrackerError:
