@@ -18,6 +18,7 @@ import pytest
 from capsule.core.event import (
     Advanced,
     MissionStarted,
+    Rebased,
     Recorded,
     RunEnded,
     RunStarted,
@@ -239,6 +240,40 @@ def test_items_of_a_backlog_are_in_different_phases_at_the_same_time(a_backlog: 
     assert len(stored) == len(set(stored)) == 18, "one commit for each step"
     assert set(a_backlog.git("rev-list", "--first-parent", "main").split()) > set(stored)
     assert not a_backlog.git("status", "--porcelain")
+
+
+@pytest.mark.promise("merge-queue.named")
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_step_of_a_backlog_that_is_red_with_another_missions_names_that_mission(
+    a_backlog: BacklogProject, tmp_path: Path, mended: bool
+) -> None:
+    """Each is green alone; the step is found that brought what it does not go together with."""
+    a_backlog.test = "! { test -e left && test -e right; } || grep -qx 42 other"
+    for item, title in (("WRK-001", "be-left"), ("WRK-002", "be-right")):
+        a_backlog.add(title.replace("-", " ").capitalize())
+        first, second = honest(item, title)["build"]
+        name = title.removeprefix("be-")
+        second["write"] = {f"{item}-{path}" if path == "question" else path: t for path, t in second["write"].items()}
+        done = {**second, "write": {**second["write"], name: "made\n"}}
+        again = {**done, "write": {**done["write"], **({"other": "42\n"} if mended else {})}}
+        build = [first, done]
+        if item == "WRK-001":
+            late = waits(f"git -C {a_backlog.path} cat-file -e main:right 2>/dev/null")
+            build = [first, {**done, "run": [late]}, again, again, again]
+        a_backlog.play(honest(item, title, build=build), item)
+    said = a_backlog.capsule("run", "--jobs", "2", "--max-retries", "1")
+    events = a_backlog.events("WRK-001")
+    rebased = next((event for event in events if isinstance(event, Rebased)), None)
+    assert rebased, said.err
+    assert "together with what came to main meanwhile. Merged meanwhile: WRK-002 (git diff " in rebased.why, said
+    assert [*rebased.others] == ["WRK-002"] and rebased.others["WRK-002"][:12] in rebased.why
+    brought = a_backlog.git("show", "--format=", "--name-only", rebased.others["WRK-002"]).split()
+    assert "right" in brought, brought
+    if mended:
+        assert said.code == 0 and a_backlog.ids() == [], said
+    else:
+        assert a_backlog.ids() == ["WRK-001"]
+        assert "merged meanwhile: WRK-002 (git diff " in " ".join(a_backlog.say("show", "WRK-001").out.split())
 
 
 @pytest.mark.promise("jobs.one-cap")

@@ -274,6 +274,8 @@ class Rebased(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """The item as its tracker has it, if a step could not be recorded and is repeated."""
     why: str = ""
     """The reason given to the phase."""
+    others: dict[str, str] = {}
+    """The mission with which a step does not go together, with its commit; or a person's commit, as in `returned`."""
 
 
 class MovedByHand(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):

@@ -24,6 +24,7 @@ _REMEMBERED = 10
 """The number of turns that are averaged to predict the next ones."""
 _LONGEST_CAR = 64
 _BY_MISSION = re.compile(r"(?m)^Capsule-Mission: ([\w.-]{1,64})\s*$", re.ASCII)
+_BY_STEP = re.compile(r"(?m)^Capsule-Step: ([\w.-]{1,64})/[^\n]*$", re.ASCII)
 _LONGEST_SUBJECT = 60
 _ORDINALS = {1: "st", 2: "nd", 3: "rd"}
 
@@ -34,8 +35,8 @@ def merge_stream(branch: str) -> str:
 
 
 def step_name(commit: str, parents: Sequence[str], message: str) -> str:
-    """Return the mission whose merge a commit is; of any other commit, its short id and subject."""
-    by_mission = _BY_MISSION.search(message) if parents[1:] else None
+    """Return the mission whose merge or step a commit is; of any other commit, its short id and subject."""
+    by_mission = (_BY_MISSION if parents[1:] else _BY_STEP).search(message)
     subject = shortened(one_line(message.strip().partition("\n")[0]), _LONGEST_SUBJECT)
     return by_mission[1] if by_mission else f'{commit[:12]} "{subject}"'
 

@@ -650,14 +650,16 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         returned=None,
         closed_as="",
         returns=state.returns if by_itself else 0,
-        met=state.met if by_itself else {},
+        met={**state.met, **event.others} if by_itself else {},
     )
 
 
 def _recorded(state: MissionState, event: Recorded) -> MissionState:
+    on_the_branch = state.workflow.publishes_steps and event.checkpoint
     return replace(
         state,
         unrecorded=None,
+        met={} if on_the_branch else state.met,
         checkpoint=event.checkpoint or state.checkpoint,
         item_closed=state.item_closed or not state.to_do,
     )

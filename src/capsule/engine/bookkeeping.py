@@ -6,11 +6,13 @@ next one it is read (`_agree`). If the two differ, a person has moved the item, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from contextlib import nullcontext
 
 import msgspec
 
-from capsule.adapters import StateCommit, StateStore, StateWritten
+from capsule.adapters import BranchStep, StateCommit, StateStore, StateWritten
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import (
     BranchMoved,
@@ -25,6 +27,7 @@ from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEn
 from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
 from capsule.core.item import Item, status_and_phase, twin_of
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
+from capsule.core.merge_queue import merged_meanwhile
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, is_waived
 from capsule.engine.checks import DUPLICATE, unharmed
@@ -85,7 +88,8 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
         except Conflicts as found:
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
-            _send_back(state, ended, services, why)
+            others = _others(state, ended, work, services, state_store) if work else {}
+            _send_back(state, ended, services, f"{why}{_named(others)}", others=others)
             return
         except TwinClosed as gone:
             closer = next(phase.name for phase in state.workflow.phases if phase.may_close)
@@ -94,7 +98,9 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
             )
             return
         except _RedTogether as red:
-            _send_back(state, ended, services, str(red))
+            others = _others(state, ended, work, services, state_store) if work else {}
+            said, newline, tail = str(red).partition("\n")
+            _send_back(state, ended, services, f"{said}{_named(others)}{newline}{tail}", others=others)
             return
     else:
         hint = f"Wait until the commits there stop; then go on with `capsule run {state.mission}`."
@@ -142,17 +148,55 @@ def _judged_with_the_branch(
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
     tree = state_store.combined(work, services.trunk(state.into).tip())
+    _judge(state, ended, tree, services)
+    return place.trees.test_cache_key(tree)
+
+
+def _judge(state: MissionState, ended: StepEnded, tree: str, services: Services) -> None:
+    """Run the tests on a tree with the work and what came to the branch; raise _RedTogether if they are red."""
+    place = place_of(state, services)
     with guard_repository(place):
-        claim = Verification(state, phase, signal, place, services, tree, tree)
+        claim = Verification(
+            state, state.workflow.phase(ended.phase), ended.outcome.signal, place, services, tree, tree
+        )
         seen = claim.observe(tree)
         green = seen.colour is Colour.GREEN or unharmed(claim).standing is EvidenceStatus.CONFIRMED
     if not green:
         meanwhile = f"together with what came to {state.into} meanwhile"
         raise _RedTogether(f"`{seen.command}` is {seen.colour.value} {meanwhile}.\n\n{seen.tail}")
-    return place.trees.test_cache_key(tree)
 
 
-def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str, to: str = "") -> None:
+def _others(
+    state: MissionState, ended: StepEnded, work: Checkpoint, services: Services, state_store: StateStore
+) -> Mapping[str, str]:
+    """Return the first commit since the work began that it does not go together with, found by bisection."""
+    trunk = services.trunk(state.into)
+    steps = trunk.steps(work.head, trunk.tip()) if trunk.holds(work.head) else ()
+
+    def clashes(step: BranchStep) -> bool:
+        try:
+            _judge(state, ended, state_store.combined(work, step.commit), services)
+        except (Conflicts, _RedTogether):
+            return True
+        return False
+
+    first = bisect_left(steps[:-1], True, key=clashes)  # it does not go together with the last one
+    return {steps[first].name: steps[first].commit} if steps else {}
+
+
+def _named(others: Mapping[str, str]) -> str:
+    return f" Merged meanwhile: {words.partition(': ')[2]}." if (words := merged_meanwhile(others)) else ""
+
+
+def _send_back(
+    state: MissionState,
+    ended: StepEnded,
+    services: Services,
+    why: str,
+    *,
+    to: str = "",
+    others: Mapping[str, str] | None = None,
+) -> None:
     """Repeat the phase, or an earlier one, with its own work on the current branch."""
     checkpoint = ended.outcome.checkpoint or state.checkpoint
     assert checkpoint  # of the phase itself, or of the one that closed the item
@@ -164,6 +208,7 @@ def _send_back(state: MissionState, ended: StepEnded, services: Services, why: s
         approved={name: held for name, held in state.approved.items() if name not in (to, ended.phase)},
         item=services.tracker.item(state.item.id),
         why=why,
+        others={**(others or {})},
     )
     note(services, state.mission, event)
 
