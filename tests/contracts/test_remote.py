@@ -99,6 +99,21 @@ def test_a_rewritten_branch_is_fetched_as_it_is(a_clone: Repo, server: GitServer
     assert remote.fetch("main") == older == remote.tip("main")
 
 
+def test_a_fetch_during_which_a_push_moves_our_ref_is_tried_again(
+    over_http: Repo, server: GitServer, tmp_path: Path
+) -> None:
+    remote = remote_of(over_http)
+    first = remote.fetch("main")
+    assert isinstance(first, str)
+    newest = by_another(server, tmp_path, more="more")
+    tracked, other = remote.tracked("main"), over_http.commit("a push of ours", ours="ours")
+    server.slow = 0.5  # it asks three times: what there is, for which refs, for the objects
+    moving = threading.Timer(1.25, lambda: over_http.git("update-ref", tracked, other, first))
+    moving.start()
+    assert remote.fetch("main") == newest
+    moving.join()
+
+
 def test_refs_are_listed_by_pattern(a_clone: Repo) -> None:
     remote, head = remote_of(a_clone), a_clone.head()
     assert remote.refs("refs/capsule/*") == {}

@@ -34,6 +34,7 @@ LOOK_SECONDS = 60.0
 _TRACKED = "refs/capsule/remote/"
 _ONE_ADDRESS = "Name a remote in `merge.remote` that is read where it is pushed to: git remote -v lists them."
 _PLAIN_NAME = r"[\w./-]{1,100}"
+_FETCHES = 3
 _DEEPER = ("--deepen=100", "--deepen=1000", "--unshallow")
 
 
@@ -146,7 +147,10 @@ class Remote:
         # One at a time: another one, begun earlier, could put an older tip in the place of a newer one.
         with held(self._git.capsule_dir / "locks" / "remote.lock", self._transfer + self._look):
             command = ("fetch", *alone, *more, self.name, f"+{ref}:{into}")
-            answer = self._ask(self._transfer, *command, silence=self._look)
+            for _ in range(_FETCHES):
+                answer = self._ask(self._transfer, *command, silence=self._look)
+                if not (isinstance(answer, Trouble) and answer.kind is Kind.LOST):  # else a push has moved our ref
+                    break
             return answer if isinstance(answer, Trouble) else self._git.ref(into)
 
     # Pushing
