@@ -1,6 +1,6 @@
 """Missions on several hosts, while hosts, connections and servers fail: each is merged once, and nothing is done twice.
 
-`make live` has sixty missions, `make soak` two hundred. Which faults come, and when, is drawn from the seed
+`make live` has six missions, `make soak` sixty and two hundred. Which faults come, and when, is drawn from the seed
 `CAPSULE_CHAOS`, and tied to moments, which are not the same again.
 """
 
@@ -34,9 +34,10 @@ AGENT = 15.0
 """Seconds that an agent works which is to be cut off."""
 SOME = 6.0
 """Seconds for the processes of an agent to end, on a busy machine."""
-MISSIONS = [6, 60, pytest.param(200, marks=pytest.mark.soak)]
+MISSIONS = [6, *(pytest.param(number, marks=pytest.mark.soak) for number in (60, 200))]
 
 
+@pytest.mark.promise("machines.record")
 @pytest.mark.parametrize("missions", MISSIONS)
 def test_each_mission_is_merged_once_whatever_fails(
     temporal_server_program: Path, tmp_path: Path, missions: int
@@ -51,6 +52,7 @@ def test_each_mission_is_merged_once_whatever_fails(
         assert_recorded_once(ours)
 
 
+@pytest.mark.promise("machines.record")
 def test_a_host_that_is_cut_off_ends_its_agent_and_another_one_goes_on(
     temporal_server_program: Path, tmp_path: Path
 ) -> None:
