@@ -1,4 +1,4 @@
-"""What lies in examples/08-several-machines: both servers start with their files, and systemd accepts the units."""
+"""What lies in examples/09-several-machines: both servers start with their files, and systemd accepts the units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.live.conftest import temporal_program
 from tests.live.install import TEMPORAL
 from tests.live.temporal_server import LOOPBACK, NAMESPACE, free_ports, serving
 
-EXAMPLE = ROOT / "examples" / "08-several-machines"
+EXAMPLE = ROOT / "examples" / "09-several-machines"
 PORTS = ("7233", "7234", "7235", "7239", "6933", "6934", "6935", "6939")
 _POSTGRES = Path("/usr/lib/postgresql")
 
