@@ -44,6 +44,7 @@ class GitServer:
         self.slow = 0.0
         self.password = ""
         self.pushes = 0
+        self.takes_pushes = False
         self.requests = 0
         self._at = (ip, 0)
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,6 +148,12 @@ class GitServer:
                     "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
                     "REMOTE_ADDR": "127.0.0.1",
                 }
+                if server.takes_pushes:
+                    env |= {
+                        "GIT_CONFIG_COUNT": "1",
+                        "GIT_CONFIG_KEY_0": "http.receivepack",
+                        "GIT_CONFIG_VALUE_0": "true",
+                    }
                 command = [str(_BACKEND / "git-http-backend")]
                 done = subprocess.run(command, input=body, env=env, capture_output=True, check=False)
                 head, _, content = done.stdout.partition(b"\r\n\r\n")

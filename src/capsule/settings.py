@@ -273,7 +273,7 @@ class MergeOptions(_Section, frozen=True):
     remote: RemoteName = "origin"
     """The remote that work is merged to."""
     branch: BranchName = "auto"
-    """The branch at the remote that work is merged to. `auto`: the one that is called like your main branch."""
+    """The branch at the remote that work is merged to. `auto`: the one with the same name as your main branch."""
     refs: RefsBelow = "refs/capsule/missions/"
     """Where the work of a mission is put at the remote before it is merged. `refs/heads/capsule/` for a server that
     accepts branches only; requests are made of branches, so they have them there unless this names another place."""
@@ -282,7 +282,7 @@ class MergeOptions(_Section, frozen=True):
     for a server that accepts branches only; the same in every clone."""
     claim_minutes: Minutes = 30
     """How long a claim lasts while work goes on, which renews it. After a crash, or without a connection, another clone
-    may take the item over then."""
+    may take the item over once it has run out."""
     claim_hours: Annotated[float, Meta(gt=0, le=10080, description="a number of hours above 0")] = 24
     """How long an item stays claimed after a run that ended before it was merged, because it needs you or was
     stopped."""

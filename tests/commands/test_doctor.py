@@ -329,10 +329,12 @@ def test_a_remote_that_could_take_the_work_is_proposed(healthy: Path, tmp_path: 
         server.host(healthy)
         run("remote", "add", "origin", server.url(), cwd=healthy)
         found = findings(healthy, PATH=path_with_claude)["remote"]
-        assert (found["state"], found["found"]) == ("optional", "origin/main can be read and pushed to")
+        assert found["state"] == "optional" and "origin/main can be read and pushed to" in found["found"]
         assert "merge: {to: remote}" in found["hint"]
-        found = findings(healthy, PATH=path_with_claude, CAPSULE_MERGE__TO="remote")["remote"]
+        both = findings(healthy, PATH=path_with_claude, CAPSULE_MERGE__TO="remote")
+        found = both["remote"]
         assert (found["state"], found["found"]) == ("ok", f"work is merged into origin/main at {server.url()}")
+        assert both["main"]["found"] == "your branch main follows what is merged at origin"
 
 
 def test_the_program_that_opens_requests_is_looked_for(healthy: Path, tmp_path: Path, path_with_claude: str) -> None:

@@ -336,3 +336,11 @@ def test_init_names_ignored_files_that_agents_and_tests_may_want(a_lived_in_repo
     assert "workspace: {copy: [.env]}" in answer.out
     again = project.say("init", env={"CAPSULE_WORKSPACE__COPY": "[.env, 'api/*']"})
     assert "git ignores" not in again.out
+
+
+def test_init_says_to_push_first_where_commands_follow_a_remote(a_lived_in_repository: BacklogProject) -> None:
+    project = a_lived_in_repository
+    project.always["CAPSULE_MERGE__TO"] = "remote"
+    answer = project.capsule("init")
+    assert answer.code == 0, answer
+    assert answer.out.endswith('next: git push origin main, then capsule add "Describe the change in one line"\n')

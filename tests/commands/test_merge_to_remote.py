@@ -271,9 +271,7 @@ def test_a_branch_that_was_renamed_meanwhile_needs_you_with_its_new_name(there: 
     there.project.play(honest(merge=[said("PASS", run=[COMMIT, rename])]))
     answer = there.project.run()
     assert answer.code == 1, answer
-    assert (
-        "origin does not have it" in answer.out and "Its default branch is trunk: `merge.branch: trunk`" in answer.out
-    )
+    assert "origin was not found" in answer.out and "Its default branch is trunk: `merge.branch: trunk`" in answer.out
     agents, there.project.always["CAPSULE_MERGE__BRANCH"] = there.agents(), "trunk"
     assert there.project.capsule("merge", ITEM).code == 0
     assert there.agents() == agents and there.show("trunk:answer") == "42"
@@ -348,7 +346,7 @@ def test_nothing_begins_while_the_remote_cannot_be_reached(there: AtRemote) -> N
 def test_a_remote_without_such_a_branch_is_named(there: AtRemote) -> None:
     there.project.always["CAPSULE_MERGE__BRANCH"] = "trunk"
     with nothing_changes(there.project):
-        assert_clear(there.project.run(), 1, "origin/trunk does not have it", "`merge.branch: main`")
+        assert_clear(there.project.run(), 1, "origin/trunk was not found", "`merge.branch: main`")
     there.project.always |= {"CAPSULE_MERGE__REMOTE": "upstream", "CAPSULE_MERGE__BRANCH": "auto"}
     assert_clear(there.project.run(), 1, "this repository has no remote upstream", "`merge.remote`")
 

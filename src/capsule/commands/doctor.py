@@ -433,7 +433,9 @@ def _repository(context: _Context) -> Iterator[Checked]:
     except CapsuleError as fault:
         yield Checked("main", "wrong", fault.message, fault.hint)
     else:
-        yield Checked("main", "ok", f"work is merged into {main}")
+        chosen = context.loaded.settings.merge
+        follows = f"your branch {main} follows what is merged at {chosen.remote}"
+        yield Checked("main", "ok", f"work is merged into {main}" if chosen.to == "local" else follows)
 
 
 def _remote(context: _Context) -> Iterator[Checked]:

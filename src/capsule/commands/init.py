@@ -133,8 +133,16 @@ def run(args: argparse.Namespace) -> int:
     warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
     if args.skills:
         _say_who_finds_skills(open_project(args.project_dir))
-    say(f"next: {ADD if BACKLOG in new or begun else 'capsule status'}")
+    say(f"next: {_next(project, ADD if BACKLOG in new or begun else 'capsule status', committed=bool(commit))}")
     return 0
+
+
+def _next(project: Project, command: str, *, committed: bool) -> str:
+    """Return the next command; first a push, if work is merged at a remote that does not have this commit."""
+    merge = project.settings.merge
+    if not (committed and merge.to == "remote" and project.branch):
+        return command
+    return f"git push {merge.remote} {project.branch}, then {command}"
 
 
 def _begin_apart(project: Project) -> bool:

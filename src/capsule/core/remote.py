@@ -43,7 +43,7 @@ SAYS = {
     Kind.LOST: "has moved meanwhile",
     Kind.OFFLINE: "cannot be reached",
     Kind.REFUSED: "refused",
-    Kind.ABSENT: "does not have it",
+    Kind.ABSENT: "was not found",
     Kind.STOPPED: "was not asked",
 }
 """What a remote does, in words for people."""
