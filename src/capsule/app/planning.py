@@ -119,12 +119,8 @@ def plan_mission(
         _check_phase(project, item, workflow, state, going_on=going_on)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(request)
-        if workflow.publishes_steps and project.state_branch:
-            cause = f"{item_id} commits its steps to {into} itself, and `merge.to: request` came after it began."
-            raise Refused(cause, "Finish it with `merge.to: remote` or `local` first.")
-        if workflow.publishes_steps and into != project.branch:
-            on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
-            raise Refused(f"{item_id} works for {into}, and {on}.", f"Switch to it: git switch {into}")
+        if workflow.publishes_steps:
+            _check_steps_go_on(project, item_id, into)
     elif workflow.publishes_steps:
         into, notes = _step_by_step(project, request), ()
         base = repository.base_of(project.git, f"refs/heads/{into}")
@@ -148,6 +144,16 @@ def plan_mission(
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
     told += (room,) if room else ()
     return MissionPlan(project, words, state, order, told)
+
+
+def _check_steps_go_on(project: Project, item_id: str, into: str) -> None:
+    """Refuse to go on with steps that cannot be committed to their branch any more."""
+    if project.state_branch:
+        cause = f"{item_id} commits its steps to {into} itself, and `merge.to: request` came after it began."
+        raise Refused(cause, "Finish it with `merge.to: remote` or `local` first.")
+    if into != project.branch:
+        on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
+        raise Refused(f"{item_id} works for {into}, and {on}.", f"Switch to it: git switch {into}")
 
 
 def _check_phase(project: Project, item: Item, workflow: Workflow, state: MissionState, *, going_on: bool) -> None:
