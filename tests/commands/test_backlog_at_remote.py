@@ -197,7 +197,7 @@ def test_a_step_waits_for_a_remote_that_is_down_for_a_moment(there: BacklogAtSer
 
 def test_a_branch_that_the_remote_lacks_is_named(there: BacklogAtServer) -> None:
     there.project.git("switch", "-q", "-c", "side")
-    assert_clear(there.project.say("add", "More"), 1, "origin/side was not found", "git fetch origin")
+    assert_clear(there.project.say("add", "More"), 1, "origin/side was not found", "git push origin side")
 
 
 def test_another_clones_work_is_seen_when_a_run_begins(there: BacklogAtServer) -> None:

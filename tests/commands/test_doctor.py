@@ -346,7 +346,7 @@ def test_the_program_that_opens_requests_is_looked_for(healthy: Path, tmp_path: 
         assert (found["state"], found["found"]) == ("wrong", "glab is not on the PATH, and requests are opened by it.")
         there = tmp_path / "own" / "glab"
         there.parent.mkdir(exist_ok=True)
-        there.write_text("#!/bin/sh\n")
+        there.write_text("#!/bin/sh\necho '{}'\n")
         there.chmod(0o755)
         found = findings(healthy, PATH=f"{there.parent}:{path_with_claude}", **told)["remote"]
         assert (found["state"], found["found"]) == ("ok", "work is merged into origin/main by requests that glab opens")

@@ -249,6 +249,7 @@ def test_a_step_of_a_backlog_that_is_red_with_another_missions_names_that_missio
 ) -> None:
     """Each is green alone; the step is found that brought what it does not go together with."""
     a_backlog.test = "! { test -e left && test -e right; } || grep -qx 42 other"
+    begun = tmp_path / "begun"
     for item, title in (("WRK-001", "be-left"), ("WRK-002", "be-right")):
         a_backlog.add(title.replace("-", " ").capitalize())
         first, second = honest(item, title)["build"]
@@ -256,10 +257,10 @@ def test_a_step_of_a_backlog_that_is_red_with_another_missions_names_that_missio
         second["write"] = {f"{item}-{path}" if path == "question" else path: t for path, t in second["write"].items()}
         done = {**second, "write": {**second["write"], name: "made\n"}}
         again = {**done, "write": {**done["write"], **({"other": "42\n"} if mended else {})}}
-        build = [first, done]
+        build = [first, {**done, "run": [waits(f"test -e {begun}")]}]
         if item == "WRK-001":
             late = waits(f"git -C {a_backlog.path} cat-file -e main:right 2>/dev/null")
-            build = [first, {**done, "run": [late]}, again, again, again]
+            build = [first, {**done, "run": [f"touch {begun}; {late}"]}, again, again, again]
         a_backlog.play(honest(item, title, build=build), item)
     said = a_backlog.capsule("run", "--jobs", "2", "--max-retries", "1")
     events = a_backlog.events("WRK-001")

@@ -550,7 +550,7 @@ def test_two_clones_work_on_one_backlog_at_once(there: InReview) -> None:
             project.play(plays, item)
     with ThreadPoolExecutor(2) as pool:
         answers = [*pool.map(lambda project: project.capsule("run", "--jobs", "2"), (there.project, clone))]
-    assert [answer.code for answer in answers] == [0, 0], answers
+    assert [answer.code for answer in answers] == [0, 0], "\n".join(f"{one.out}\n{one.err}" for one in answers)
     assert sorted(row["branch"] for row in there.forge.requests) == [f"capsule/{item}" for item in items]
     steps = run("log", "--format=%(trailers:key=Capsule-Step,valueonly)", "capsule-state", cwd=there.bare).split()
     assert len(steps) == len({*steps})

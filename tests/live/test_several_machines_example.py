@@ -133,7 +133,7 @@ def postgres(folder: Path) -> Iterator[str]:
     folder.mkdir()
     if as_user:
         for above in (folder, *folder.parents):
-            if above.stat().st_uid == os.geteuid() and above.name.startswith(("pytest", "test_")):
+            if above.stat().st_uid == os.geteuid() and above.name.startswith(("pytest", "popen", "test_")):
                 above.chmod(0o755)
         shutil.chown(folder, "postgres", "postgres")
     port, data = str(free_ports(LOOPBACK, 1)[0]), folder / "data"

@@ -242,6 +242,9 @@ class _ProjectJobs:
                 return
 
     def order(self, item: Item) -> tuple[Order, Services]:
+        known = self._states.get(item.id)
+        if item.phase and not (known and known.under_way) and item.id not in self._request.items:
+            self._services.claims.refuse_if_held(item.id)  # another clone may have begun it since the last look
         plan = plan_mission(self._project, item.id, self._request, start=self._start, offline_ok=bool(self._taken))
         if plan.order.workflow.publishes_steps and not self._taken:  # only at first: afterwards people may edit
             refuse_dirty(self._project, self._request)

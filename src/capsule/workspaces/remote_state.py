@@ -22,6 +22,7 @@ from capsule.core.documents import own_documents
 from capsule.core.errors import Refused, RemoteFault
 from capsule.core.item import Status, Value
 from capsule.core.remote import Kind, Trouble
+from capsule.system.clock import SystemClock
 from capsule.system.files import read_regular
 from capsule.system.git import Git
 from capsule.system.git_objects import ABSENT, FILE, Difference, TreeEntry
@@ -45,8 +46,14 @@ class Upstream(NamedTuple):
         return f"{self.remote.name}/{self.branch}"
 
 
+_LONGEST_PAUSE = 2.0
+"""Seconds between two tries to commit to a branch at a remote."""
+
+
 class RemoteStateStore(GitStateStore):
     """Keeps the state of a tracker at a remote, and in the checkout that follows it."""
+
+    rounds = 30
 
     def __init__(self, *args: Any, upstream: Callable[[str], Upstream | None], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -114,6 +121,11 @@ class RemoteStateStore(GitStateStore):
             raise _fault(upstream, trouble)
         upstream.remote.note_pushed(upstream.branch, commit, branch.tip)
         return super()._swap(branch, commit)
+
+    def _make_way(self, number: int) -> None:
+        """Wait for a while by chance, so that clones which commit at the same time do not go on to meet."""
+        clock = SystemClock()
+        clock.wait(clock.chance() * min(_LONGEST_PAUSE, 0.05 * 2**number))
 
     def _finish(self) -> None:
         """Move the branch here to a commit that was pushed before a run was killed, and save what it notes."""
@@ -206,7 +218,7 @@ class StateBranchStore(RemoteStateStore):
         if isinstance(found, Trouble) and found.kind is Kind.ABSENT:
             raise RemoteFault(
                 upstream.label,
-                found,
+                replace(found, way=""),  # which is for main
                 f"If it was deleted, put it back: git push {upstream.remote.name} {upstream.branch}",
             )
         if isinstance(found, Trouble):
@@ -216,4 +228,7 @@ class StateBranchStore(RemoteStateStore):
 
 def _fault(upstream: Upstream, trouble: Trouble) -> RemoteFault:
     hint = f"Nothing was changed. Try it by hand (git fetch {upstream.remote.name}); then run the same command again."
-    return RemoteFault(upstream.label, trouble, hint)
+    if trouble.kind is Kind.ABSENT:
+        new = f"if it is new, push it: git push {upstream.remote.name} {upstream.branch}"
+        hint = f"Nothing was changed. If it was renamed there, say so by `merge.branch`; {new}"
+    return RemoteFault(upstream.label, replace(trouble, way=""), hint)

@@ -143,6 +143,9 @@ def _without_tracker(git: Git, own_files: Sequence[str]) -> GitStateStore:
 class GitStateStore(StateStore):
     """Keeps the state of a tracker whose files lie in a git checkout: one commit for each step."""
 
+    rounds = _MOST_ROUNDS
+    """How often the branch may move while something is committed to it."""
+
     waits_for_unblock = True
     _longer = 0.0
     """Seconds for which others may hold the lock beyond a minute."""
@@ -179,7 +182,7 @@ class GitStateStore(StateStore):
         with self._open():
             if not commit:
                 return StateWritten("", self._save(entry.assignments, ()))
-            for _ in range(_MOST_ROUNDS):
+            for number in range(self.rounds):
                 branch = self._branch(entry.branch)
                 if found := self._found(entry, branch.tip):
                     return StateWritten(*found)
@@ -194,7 +197,8 @@ class GitStateStore(StateStore):
                 write_atomically(self._note, msgspec.json.encode(pending))
                 if self._swap(branch, made):
                     return StateWritten(made, draft.added, (*draft.remarks, *self._settle(pending, draft)))
-        raise _too_busy(branch.name)
+                self._make_way(number)
+        raise _too_busy(branch.name, self.rounds)
 
     def _found(self, entry: StateCommit, tip: str) -> tuple[str, tuple[str, ...]] | None:
         """Find the commit that a step has made before a crash."""
@@ -229,7 +233,7 @@ class GitStateStore(StateStore):
             for path, content in files.items():
                 if self._on_disk(path) != content:
                     self._put(path, content)
-            for _ in range(_MOST_ROUNDS):
+            for number in range(self.rounds):
                 branch = self._branch("")
                 held = self._tree(branch)
                 tree = with_files(self._git, held, files, filtered=branch.here)
@@ -239,7 +243,11 @@ class GitStateStore(StateStore):
                 if self._swap(branch, commit):
                     self._bring_along(branch.name, branch.tip)
                     return commit
-        raise _too_busy(branch.name)
+                self._make_way(number)
+        raise _too_busy(branch.name, self.rounds)
+
+    def _make_way(self, number: int) -> None:
+        """Wait after the branch moved for so many times; one of this repository is tried again at once."""
 
     def commit_onto(self, onto: str, files: Mapping[str, bytes], message: str, work: Checkpoint | None) -> str:
         """Commit these files and the work on top of this commit; '' if it has them already."""
@@ -432,7 +440,5 @@ def _behind_a_link(path: str) -> Refused:
     )
 
 
-def _too_busy(branch: str) -> Refused:
-    return Refused(
-        f"{branch} moved {_MOST_ROUNDS} times while Capsule was committing to it.", "Run the same command again."
-    )
+def _too_busy(branch: str, rounds: int = _MOST_ROUNDS) -> Refused:
+    return Refused(f"{branch} moved {rounds} times while Capsule was committing to it.", "Run the same command again.")
