@@ -105,6 +105,7 @@ def test_a_whole_life_from_forge_to_tracker(at: AtGitea) -> None:
 
 
 @pytest.mark.parametrize("how", KEEPS_WORK)
+@pytest.mark.soak
 def test_each_button_closes_the_item(at: AtGitea, how: str) -> None:
     work, onto = at.there.head(BRANCH), at.project.head("main")
     at.there.move_main()
@@ -115,6 +116,7 @@ def test_each_button_closes_the_item(at: AtGitea, how: str) -> None:
     assert (work in run("rev-list", f"{onto}..main", cwd=at.project.path).split()) == KEEPS_WORK[how]
 
 
+@pytest.mark.soak
 def test_one_that_was_closed_frees_its_item_and_may_be_proposed_anew(at: AtGitea) -> None:
     at.there.set_state("closed")
     assert f"{ITEM} is free again: its request was closed without a merge: http://" in at.capsule("sync")
@@ -126,18 +128,21 @@ def test_one_that_was_closed_frees_its_item_and_may_be_proposed_anew(at: AtGitea
     assert at.project.status_of() == "closed"
 
 
+@pytest.mark.soak
 def test_one_that_was_closed_and_opened_again_before_anybody_looked_waits(at: AtGitea) -> None:
     at.there.set_state("closed")
     at.there.set_state("open")
     assert at.capsule("sync") == at.waits
 
 
+@pytest.mark.soak
 def test_a_branch_that_was_deleted_closes_its_request_there(at: AtGitea) -> None:
     at.there.delete_branch(BRANCH)
     told = at.capsule("sync", code=1 if at.there.request["state"] == "open" else 0)
     assert f"its branch {BRANCH} was deleted" in told
 
 
+@pytest.mark.soak
 def test_one_that_was_merged_into_another_branch_needs_a_person(at: AtGitea) -> None:
     at.there.retarget("next")
     assert at.capsule("sync") == at.waits
@@ -148,6 +153,7 @@ def test_one_that_was_merged_into_another_branch_needs_a_person(at: AtGitea) -> 
     assert [row["base"]["ref"] for row in at.there.requests] == ["next", "main"]
 
 
+@pytest.mark.soak
 def test_a_commit_of_somebody_else_stays(at: AtGitea, tmp_path: Path) -> None:
     run("clone", "-q", "--branch", BRANCH, at.there.url, str(tmp_path / "other"))
     theirs = Repo(tmp_path / "other").commit("by Bob", theirs="x")
@@ -157,6 +163,7 @@ def test_a_commit_of_somebody_else_stays(at: AtGitea, tmp_path: Path) -> None:
     assert at.there.head(BRANCH) == theirs
 
 
+@pytest.mark.soak
 def test_main_is_protected_against_a_push(at: AtGitea) -> None:
     at.project.always["CAPSULE_MERGE__TO"] = "remote"
     at.there.set_state("closed")
@@ -165,6 +172,7 @@ def test_main_is_protected_against_a_push(at: AtGitea) -> None:
     assert "protected branch" in told
 
 
+@pytest.mark.soak
 def test_words_of_the_server_are_told(at: AtGitea, server: Gitea, tmp_path: Path) -> None:
     env = {"PATH": at.project.always["PATH"], "HOME": str(tmp_path)}
     forge = CliForge(tmp_path, at.there.url, kind="gitea", env=env)

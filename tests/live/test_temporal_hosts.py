@@ -1,6 +1,6 @@
 """Missions on several hosts, while hosts, connections and servers fail: each is merged once, and nothing is done twice.
 
-`make live` has six missions, `make soak` sixty and two hundred. Which faults come, and when, is drawn from the seed
+`make soak` has six missions, sixty and two hundred. Which faults come, and when, is drawn from the seed
 `CAPSULE_CHAOS`, and tied to moments, which are not the same again.
 """
 
@@ -34,7 +34,7 @@ AGENT = 15.0
 """Seconds that an agent works which is to be cut off."""
 SOME = 6.0
 """Seconds for the processes of an agent to end, on a busy machine."""
-MISSIONS = [6, *(pytest.param(number, marks=pytest.mark.soak) for number in (60, 200))]
+MISSIONS = [pytest.param(number, marks=pytest.mark.soak) for number in (6, 60, 200)]
 
 
 @pytest.mark.promise("machines.record")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -80,6 +81,10 @@ def home_of(url: str) -> Home:
     return Home(host, found["path"].strip("/").removesuffix(".git"))
 
 
+_UNTIL_KNOWN = (0.5, 1.0, 2.0, 4.0)
+"""Seconds between tries to open a request for a branch that its forge does not find."""
+
+
 class CliForge:
     """The Forge adapter on a forge's own program."""
 
@@ -148,8 +153,19 @@ class CliForge:
             for file, text in files.values():
                 file.write_text(text, encoding="utf-8")
             values |= {name: str(file) for name, (file, _) in files.items()}
-            said = self._run(self._preset.open, values, _OPEN_SECONDS)
+            said = self._run_once_known(values)
         return address_in(said)
+
+    def _run_once_known(self, values: Mapping[str, str]) -> str:
+        """Open the request; a branch that was pushed a moment ago may be unknown to its forge for some seconds."""
+        for pause in _UNTIL_KNOWN:
+            try:
+                return self._run(self._preset.open, values, _OPEN_SECONDS)
+            except RemoteFault as fault:
+                if "HTTP 404" not in fault.trouble.words:
+                    raise
+                time.sleep(pause)
+        return self._run(self._preset.open, values, _OPEN_SECONDS)
 
     def _ask(self, question: str, kind: type[_T], **values: str) -> _T:
         words = self._preset.questions[question]
