@@ -66,13 +66,14 @@ def run_until_halt(order: Order, services: Services) -> MissionState:
             raise
         except CapsuleError as stop:
             cause = services.claims.lost(mission) or stop  # its loss stops the work
-            note(services, mission, _stopped(cause, services))
+            note(services, mission, stopped(cause, services))
             if cause is not stop:
                 raise cause from stop
             raise
 
 
-def _stopped(stop: CapsuleError, services: Services) -> Stopped:
+def stopped(stop: CapsuleError, services: Services) -> Stopped:
+    """Return the event for an error that stops a mission."""
     return Stopped(
         at=services.clock.now(),
         cause=stop.message,

@@ -63,9 +63,15 @@ class Sealed(PayloadCodec):
         return Payload(metadata={"encoding": _SEALED}, data=data)
 
     def _opened(self, payload: Payload) -> Payload:
+        """Refuse what somebody without the key wrote: a worker would do it."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - optional: only with a key
+
         if payload.metadata.get("encoding") != _SEALED:
-            return payload
-        return Payload.FromString(self._cipher.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], None))
+            raise ValueError(f"A message is not encrypted, and {KEY_VARIABLE} is set: give every machine the same key.")
+        try:
+            return Payload.FromString(self._cipher.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], None))
+        except InvalidTag:
+            raise ValueError(f"A message is encrypted with another key than {KEY_VARIABLE}.") from None
 
 
 def data_converter(key: bytes | None = None) -> DataConverter:

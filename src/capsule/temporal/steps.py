@@ -36,7 +36,7 @@ from capsule.core.item import check_id
 from capsule.core.state import MissionState, Step, next_step, replay
 from capsule.core.status import MissionStatus
 from capsule.engine.job import load_state, note, place_of
-from capsule.engine.run_mission import make_ready, run_one, starts_agent
+from capsule.engine.run_mission import make_ready, run_one, starts_agent, stopped
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import Project, open_project, open_tracker
 from capsule.reports.live import FanOut
@@ -250,7 +250,7 @@ def _work(project: StepProject, task: StepTask, stop: Stop) -> Upcoming | None:
         except (TurnWanted, RecordFirst, Interrupted):
             raise
         except CapsuleError as fault:
-            note(services, mission, _stopped(fault, services))
+            note(services, mission, stopped(fault, services))
             raise
         if state.started and not (state.under_way or state.in_review):
             claims.release(mission)
@@ -271,8 +271,8 @@ def _leave(project: StepProject, task: StepTask, stop: Stop) -> None:
         if task.leaves:
             why = task.leaves
             now = services.clock.now()
-            stopped = Stopped(at=now, cause=why.message, exit_code=why.exit_code, error=why.kind, hint=why.hint)
-            note(services, mission, stopped)
+            event = Stopped(at=now, cause=why.message, exit_code=why.exit_code, error=why.kind, hint=why.hint)
+            note(services, mission, event)
         if task.tidies:
             place = place_of(state, services)
             place.salvage("left on this machine")
@@ -318,16 +318,6 @@ def _bring_here(state: MissionState, task: StepTask, services: Services) -> None
     if not (task.stays and place.path.exists()):
         place.prepare(state.base)
         place.restore(state.checkpoint)
-
-
-def _stopped(fault: CapsuleError, services: Services) -> Stopped:
-    return Stopped(
-        at=services.clock.now(),
-        cause=fault.message,
-        exit_code=fault.exit_code,
-        error=type(fault).__name__,
-        hint=fault.hint,
-    )
 
 
 # ---- the process
